@@ -8,8 +8,8 @@ import (
 // A Field is one header line: its name as the peer wrote it, and its value
 // without surrounding white space.
 type Field struct {
-	Name  string
-	Value string
+	Name  string `cbor:"1,keyasint"`
+	Value string `cbor:"2,keyasint"`
 }
 
 // A Header is a list of header lines in the order they came. Repeated names
