@@ -3,7 +3,9 @@
 // I/O, reads no clock and draws no randomness, and it names no provider. What
 // is particular to one arrives as data.
 //
-// Start with [Rules.Class], [Print] and [Judge].
+// Start with [Rules.Class], [Print] and [Judge]; [Secrets] says what must not be
+// kept in clear. Everything prepared once (rules, options, secrets) may be shared
+// by any number of goroutines. The work on one request is bounded by its length.
 package classify
 
 // A Class says what a request may do to the world outside. The numbers are
