@@ -106,6 +106,8 @@ type Request struct {
 	// LookupSpent says that the lookup was tried and cannot tell: it is not
 	// permitted, or its answer makes no sense.
 	LookupSpent bool
+	// LookupReason says why, in plain words.
+	LookupReason string
 	// ResendSpent says that enough repeats were made for one request: wait
 	// before the next.
 	ResendSpent bool
@@ -214,6 +216,8 @@ func decideInDoubt(r *Record, q *Request, now Instant) Verdict {
 func nextLookup(r *Record, q *Request, now Instant) (Instant, bool) {
 	believable := q.Lookup.BelievableFrom(r.DoubtSince)
 	switch {
+	case q.LookupReason != "":
+		return q.LookupReason
 	case q.LookupSpent || r.LookupFailures >= LookupFailuresMax && now >= r.FailingSince.Add(LookupPatience):
 		return 0, false
 	case r.LastMissAt == 0:
@@ -244,6 +248,8 @@ func Admit(r *Record, run RunFacts, q *Request, now Instant) (next *Record, v Ve
 
 func (q *Request) gaveUpBecause(r *Record) string {
 	switch {
+	case q.LookupReason != "":
+		return q.LookupReason
 	case q.LookupSpent || r.LookupFailures >= LookupFailuresMax:
 		return "the lookup cannot tell"
 	case len(q.Means) == 0:

@@ -61,6 +61,17 @@ func (s State) Final() bool {
 	return s == Succeeded || s == Rejected || s == Abandoned || s == Expired
 }
 
+// EffectPossible reports whether a call in that state may have, or has, had its
+// effect.
+func (s State) EffectPossible() bool {
+	switch s {
+	case Pending, InDoubt, Succeeded, Unknown, Abandoned, Expired:
+		return true
+	case None, Planned, Held, Open, Rejected, numStates:
+	}
+	return false
+}
+
 // An EventKind says what happened to a call. The numbers are stored: they are
 // only ever appended to.
 type EventKind uint8

@@ -1,0 +1,191 @@
+package journal
+
+import (
+	"context"
+	"crypto/sha256"
+	"hash"
+	"io"
+
+	"counterfoil/classify"
+	"counterfoil/keystore"
+)
+
+const (
+	// pieceBytes is how much of an answer is read at a time.
+	pieceBytes = 32 << 10
+	// glanceMax is how much is read of an answer that is not kept, so that its
+	// connection can be used again.
+	glanceMax = 64 << 10
+)
+
+// An answer is what one attempt came to.
+type answer struct {
+	evidence classify.Evidence
+	outcome  classify.Outcome
+	reason   string
+
+	status         int
+	header         classify.Header
+	closeDelimited bool
+	// bytes is the whole body if it is at most WholeMax; beyond that staged
+	// says where it is, or that it is missing.
+	bytes  []byte
+	staged keystore.Body
+	// streamed says that the agent has the answer already, as far as it went.
+	streamed bool
+}
+
+// receive judges a response and takes its body. What the agent may have as it
+// comes is passed on; its end waits for finish.
+func (w *work) receive(ctx context.Context, r *keystore.Record, resp *classify.Response) answer {
+	a := answer{evidence: resp.Evidence, reason: resp.Reason, status: resp.Status, closeDelimited: resp.CloseDelimited}
+	if resp.Evidence != classify.Answered {
+		a.outcome = w.judge(r, &a)
+		a.status = 0
+		return a
+	}
+	defer resp.Body.Close()
+	a.header = classify.EndToEnd(resp.Header)
+	a.outcome = w.judge(r, &a)
+	if a.outcome == classify.Ambiguous {
+		if _, err := io.CopyN(io.Discard, resp.Body, glanceMax); err != nil && err != io.EOF {
+			a.reason = "the answer broke off"
+		}
+		return a
+	}
+	k := keeper{store: w.store, trouble: func(err error) { w.observe.trouble("keeping an answer's body", w.ask.Key, err) }}
+	if err := w.take(ctx, r, resp, &a, &k); err != nil {
+		k.discard(ctx)
+		a.evidence, a.outcome = classify.Lost, classify.Ambiguous
+		a.reason = "the answer broke off: " + err.Error()
+		return a
+	}
+	a.bytes, a.staged = k.kept()
+	return a
+}
+
+func (w *work) judge(r *keystore.Record, a *answer) classify.Outcome {
+	doubt := classify.NoDoubt
+	if r.DoubtSince != 0 {
+		doubt = classify.AfterDoubt
+	}
+	return classify.Judge(classify.Answer{Evidence: a.evidence, Status: a.status}, classify.Circumstances{
+		Method: r.Intent.Method, Doubt: doubt, Outcomes: w.upstream.Outcomes,
+	})
+}
+
+// take reads the body to its clean end, keeping it and passing it on.
+func (w *work) take(ctx context.Context, r *keystore.Record, resp *classify.Response, a *answer, k *keeper) error {
+	if w.stream != nil && (resp.Length < 0 || resp.Length > WholeMax) {
+		outcome := Executed
+		if w.doubted {
+			outcome = Recovered
+		}
+		a.streamed = true
+		w.stream.Head(&Reply{Outcome: outcome, Record: r, SentKey: w.sentKey(r), Status: a.status, Header: a.header})
+	}
+	if resp.Length > 0 && resp.Length <= WholeMax {
+		k.small = make([]byte, 0, resp.Length)
+	}
+	piece := make([]byte, min(pieceBytes, max(512, uint64(resp.Length)+1)))
+	gone := !a.streamed
+	for {
+		n, err := resp.Body.Read(piece)
+		if n > 0 {
+			k.add(ctx, piece[:n])
+			if !gone && w.stream.Write(piece[:n]) != nil {
+				gone = true
+			}
+			point("answer.piece")
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// A keeper keeps a body: in memory up to WholeMax, then in the store up to
+// KeptMax, then only its length and digest.
+type keeper struct {
+	store   keystore.Store
+	trouble func(error)
+
+	small   []byte
+	stage   keystore.Stage
+	bytes   int64
+	digest  hash.Hash
+	missing bool
+}
+
+func (k *keeper) add(ctx context.Context, piece []byte) {
+	k.bytes += int64(len(piece))
+	if k.digest == nil && k.bytes <= WholeMax {
+		k.small = append(k.small, piece...)
+		return
+	}
+	if k.digest == nil {
+		k.digest = sha256.New()
+		k.digest.Write(k.small)
+		k.spill(ctx, k.small)
+		k.small = nil
+	}
+	k.digest.Write(piece)
+	k.spill(ctx, piece)
+}
+
+// spill stages a piece. A body that cannot be kept is missing; the answer is
+// none the less known.
+func (k *keeper) spill(ctx context.Context, piece []byte) {
+	if k.missing {
+		return
+	}
+	err := keystore.ErrTooLarge
+	if k.bytes <= KeptMax {
+		err = k.write(ctx, piece)
+	}
+	if err == nil {
+		return
+	}
+	if k.bytes <= KeptMax {
+		k.trouble(err)
+	}
+	k.discard(ctx)
+	k.missing = true
+}
+
+func (k *keeper) write(ctx context.Context, piece []byte) (err error) {
+	ctx = context.WithoutCancel(ctx)
+	if k.stage == nil {
+		if k.stage, err = k.store.StageBody(ctx); err != nil {
+			return err
+		}
+	}
+	return k.stage.Write(ctx, piece)
+}
+
+func (k *keeper) discard(ctx context.Context) {
+	if k.stage != nil {
+		k.stage.Discard(context.WithoutCancel(ctx))
+		k.stage = nil
+	}
+}
+
+// kept returns the body: its bytes if they are at hand, else where they are.
+func (k *keeper) kept() ([]byte, keystore.Body) {
+	switch {
+	case k.digest == nil && k.small == nil:
+		return []byte{}, keystore.Body{}
+	case k.digest == nil:
+		return k.small, keystore.Body{}
+	case k.missing:
+		return nil, keystore.Body{Bytes: k.bytes, SHA256: [32]byte(k.digest.Sum(nil)), Missing: true}
+	}
+	return nil, k.stage.Body()
+}
+
+func missingBody(body []byte) keystore.Body {
+	return keystore.Body{Bytes: int64(len(body)), SHA256: sha256.Sum256(body), Missing: true}
+}

@@ -1,0 +1,216 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"counterfoil/classify"
+	"counterfoil/keystore"
+)
+
+// lateMax bounds how many receipts may wait in memory for a store that does not
+// take them.
+const lateMax = 1024
+
+// attempt sends what the store has admitted, judges what came of it, and puts
+// that on record. It returns nil where the call is in doubt and recovery goes
+// on.
+func (w *work) attempt(ctx context.Context, r *keystore.Record) *Reply {
+	current := r.Attempts[len(r.Attempts)-1]
+	w.attempted = true
+	out, err := w.outgoing(ctx, r, current.Resend)
+	if err != nil {
+		return w.finish(ctx, r, answer{evidence: classify.Unsent, outcome: classify.NotApplied, reason: err.Error()})
+	}
+	point("send.before")
+	resp := w.send(ctx, w.upstream, out)
+	point("send.after")
+	return w.finish(ctx, r, w.receive(ctx, r, resp))
+}
+
+// outgoing is what goes on the wire: the request at hand, or for a resend the
+// recorded one with the credentials of the request at hand.
+func (w *work) outgoing(ctx context.Context, r *keystore.Record, isResend bool) (*classify.Request, error) {
+	if !isResend {
+		return &w.out, nil
+	}
+	w.resends++
+	w.ask.ResendSpent = w.resends >= ResendsMax
+	if err := w.backOff(ctx, w.resends-1); err != nil {
+		return nil, errors.New("the sidecar is shutting down")
+	}
+	in := &r.Intent
+	target, err := w.upstream.Secrets.RestoreTarget(in.Target, w.out.Target)
+	if err != nil {
+		return nil, errors.New("the secret values of the query cannot be taken from this request")
+	}
+	out := &classify.Request{Upstream: in.Upstream, Method: in.Method, Target: target, Header: w.withCredentials(in.Header)}
+	if in.Body.Bytes > 0 {
+		out.Body = make([]byte, 0, in.Body.Bytes)
+		err = w.store.ReadBody(ctx, in.Body, func(piece []byte) error { out.Body = append(out.Body, piece...); return nil })
+		if err != nil {
+			w.observe.trouble("reading an intent's body", w.ask.Key, err)
+			return nil, errors.New("the recorded body cannot be read")
+		}
+	}
+	return out, nil
+}
+
+// withCredentials adds the credentials of the request at hand to recorded
+// headers.
+func (w *work) withCredentials(recorded classify.Header) classify.Header {
+	h := append(classify.Header(nil), recorded...)
+	for _, f := range w.out.Header {
+		if w.upstream.Secrets.IsCredential(f.Name) || f == w.upstream.Auth {
+			h = append(h, f)
+		}
+	}
+	return h
+}
+
+// send puts r on the wire once. What is proven unsent is tried again: no byte
+// has left, so that is no second sending.
+func (j *Journal) send(ctx context.Context, u *Upstream, r *classify.Request) *classify.Response {
+	for try := 1; ; try++ {
+		resp := u.Sender.Send(ctx, r)
+		if resp.Evidence != classify.Unsent || try == SendTries || j.backOff(ctx, try) != nil {
+			return resp
+		}
+	}
+}
+
+// backOff waits before try n+1: nothing before the first, then 25 ms, 50 ms,
+// 100 ms …, less up to half by chance. It returns an error if ctx ends first.
+func (j *Journal) backOff(ctx context.Context, n int) error {
+	if n <= 0 {
+		return ctx.Err()
+	}
+	d := 25 * time.Millisecond << min(n-1, 6)
+	return sleep(ctx, d-time.Duration(j.jitter()*float64(d)/2))
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// sawEvent names the event of each outcome.
+var sawEvent = map[classify.Outcome]keystore.EventKind{
+	classify.Applied:    keystore.SawApplied,
+	classify.Rejected:   keystore.SawRejected,
+	classify.NotApplied: keystore.SawNotApplied,
+	classify.Ambiguous:  keystore.SawAmbiguous,
+}
+
+// finish puts on record what the attempt came to, and only then answers.
+func (w *work) finish(ctx context.Context, r *keystore.Record, a answer) *Reply {
+	w.lastEvidence, w.lastOutcome = a.evidence, a.outcome
+	event := keystore.Event{
+		Kind: sawEvent[a.outcome], Attempt: r.AttemptsMade, Status: a.status, Reason: a.reason,
+		Evidence: a.evidence, Outcome: a.outcome,
+	}
+	if a.evidence == classify.Unsent {
+		event.Kind = keystore.SawUnsent
+	}
+	if a.outcome == classify.Applied || a.outcome == classify.Rejected {
+		event.Receipt = &keystore.Receipt{Status: a.status, Header: a.header, Body: a.staged, CloseDelimited: a.closeDelimited}
+	}
+	point("finish.before")
+	settled, err := w.settle(ctx, event, a.bytes)
+	if err != nil {
+		reply := w.storeTrouble(err)
+		reply.Streamed, reply.Broken = a.streamed, a.streamed
+		w.flight.changed(nil, "")
+		return reply
+	}
+	point("finish.after")
+	reply := w.answered(settled, a)
+	if reply != nil && settled.State == keystore.Open {
+		w.flight.changed(reply, w.ask.Credential)
+	} else {
+		w.flight.changed(nil, "")
+	}
+	return reply
+}
+
+// answered is what the agent gets for an attempt that is on record; nil where
+// recovery goes on.
+func (w *work) answered(r *keystore.Record, a answer) *Reply {
+	outcome := Executed
+	if w.doubted {
+		outcome = Recovered
+	}
+	if r.State == keystore.InDoubt {
+		w.upstreamStatus = a.status
+		w.doubt()
+		if a.streamed {
+			return &Reply{Outcome: outcome, Record: r, Streamed: true, Broken: true}
+		}
+		return nil
+	}
+	if a.evidence == classify.Unsent {
+		return w.refuse(r, &Refusal{
+			Problem:    UpstreamUnreachable,
+			Detail:     "Not one byte of the request was sent (" + a.reason + "), so it is safe to send the same key again.",
+			RetryAfter: time.Second,
+		})
+	}
+	reply := &Reply{Outcome: outcome, Record: r, Status: a.status, Header: a.header, Bytes: a.bytes, Streamed: a.streamed}
+	if r.Receipt != nil {
+		reply.Body = r.Receipt.Body
+	}
+	if a.bytes == nil && !a.streamed && reply.Body.Missing && reply.Body.Bytes > 0 {
+		return w.bodyNotKept(r)
+	}
+	return reply
+}
+
+// settle applies an event. Where the body cannot be kept, the knowledge is kept
+// without it. Where the store does not answer, the receipt goes on trying in
+// the background, since what is known must not be lost while the process lives.
+func (w *work) settle(ctx context.Context, e keystore.Event, body []byte) (*keystore.Record, error) {
+	ctx = context.WithoutCancel(ctx)
+	r, err := w.store.Apply(ctx, w.ask.Key, e, body)
+	if errors.Is(err, keystore.ErrTooLarge) && e.Receipt != nil {
+		e.Receipt.Body = missingBody(body)
+		r, err = w.store.Apply(ctx, w.ask.Key, e, nil)
+	}
+	if errors.Is(err, keystore.ErrUnavailable) {
+		w.settleLater(ctx, e, body)
+	}
+	return r, err
+}
+
+// settleLater repeats an Apply until the store takes it.
+func (w *work) settleLater(ctx context.Context, e keystore.Event, body []byte) {
+	select {
+	case w.late <- struct{}{}:
+	default:
+		w.observe.trouble("too many receipts wait for the store; this one is given up", w.ask.Key, keystore.ErrUnavailable)
+		return
+	}
+	w.gate.stay()
+	go func() {
+		defer w.gate.leave()
+		defer func() { <-w.late }()
+		for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+			select {
+			case <-time.After(pause):
+			case <-w.closed:
+				return
+			}
+			_, err := w.store.Apply(ctx, w.ask.Key, e, body)
+			if err == nil || !errors.Is(err, keystore.ErrUnavailable) {
+				w.flight.changed(nil, "")
+				return
+			}
+		}
+	}()
+}

@@ -1,0 +1,304 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"counterfoil/classify"
+	"counterfoil/keystore"
+	"counterfoil/providers"
+)
+
+// Bounds of the loop.
+const (
+	// WaitDefault is how long a request waits for an equal one in flight, or
+	// for recovery; WaitMax the longest that Prefer: wait=N can ask for.
+	WaitDefault = 30 * time.Second
+	WaitMax     = 10 * time.Minute
+	// WholeMax is how long an answer of known length may be to be read whole
+	// before its head is passed on. Receipts beyond it are kept in chunks.
+	WholeMax = 1 << 20
+	// KeptMax is how long a receipt's body may be to be kept at all.
+	KeptMax = 64 << 20
+	// SendTries is how often within one attempt a request is tried that is
+	// proven unsent.
+	SendTries = 3
+	// ResendsMax is how many resends one request may make.
+	ResendsMax = 3
+)
+
+// A Sender makes one attempt on the wire: it never repeats a request of which
+// a byte has left.
+type Sender interface {
+	Send(ctx context.Context, r *classify.Request) *classify.Response
+}
+
+// An Upstream is a configured target, and all that is known about it.
+type Upstream struct {
+	Name string
+	// Origin is scheme, host and port of its URL: a resend to another origin is
+	// no resend.
+	Origin string
+	// Sender sends effects and reads, Finder lookups.
+	Sender Sender
+	Finder Sender
+	// Adapter is nil where nothing is known about the provider.
+	Adapter  *providers.Adapter
+	Rules    classify.Rules
+	Outcomes classify.Outcomes
+	Secrets  *classify.Secrets
+	Ignore   classify.Fields
+	// Auth is a credential of the sidecar's own, added where a request bears no
+	// field of that name. The zero Field is none.
+	Auth classify.Field
+	// Bind says what a replay is bound to.
+	Bind Binding
+	// PauseOnUnknown says that an unknown call pauses the effects of its run.
+	PauseOnUnknown bool
+	// RecordReads journals reads too.
+	RecordReads bool
+}
+
+// A Binding says whose replay is answered.
+type Binding uint8
+
+const (
+	// BindNothing: whoever names the call.
+	BindNothing Binding = iota
+	// BindAuthorization: who sends the same credential as the first request.
+	BindAuthorization
+	// BindSubject: who the credential speaks for: issuer and subject of a
+	// bearer JWT, the user of Basic credentials, else the whole credential.
+	// The token is not verified here: it tells apart, it does not protect.
+	BindSubject
+)
+
+// A Config is what a Journal is made of.
+type Config struct {
+	Store     keystore.Store
+	Upstreams []*Upstream
+	// Now is the clock for deadlines and for when lookups were asked; nil means
+	// time.Now.
+	Now func() time.Time
+	// Jitter returns a number in [0,1) for backoff; nil means none.
+	Jitter   func() float64
+	Observer Observer
+}
+
+// A Journal carries calls out. It is safe for concurrent use.
+type Journal struct {
+	store     keystore.Store
+	secret    [32]byte
+	epoch     keystore.Epoch
+	upstreams map[string]*Upstream
+	now       func() time.Time
+	jitter    func() float64
+	observe   Observer
+	flights   flights
+	gate      gate
+	late      chan struct{}
+	closed    chan struct{}
+}
+
+// New returns a journal over an open store.
+func New(cfg Config) (*Journal, error) {
+	facts := cfg.Store.Facts()
+	j := &Journal{
+		store: cfg.Store, secret: facts.Secret, epoch: facts.Epoch,
+		upstreams: make(map[string]*Upstream, len(cfg.Upstreams)),
+		now:       cfg.Now, jitter: cfg.Jitter, observe: cfg.Observer,
+		late: make(chan struct{}, lateMax), closed: make(chan struct{}),
+	}
+	if j.now == nil {
+		j.now = time.Now
+	}
+	if j.jitter == nil {
+		j.jitter = func() float64 { return 0 }
+	}
+	for _, u := range cfg.Upstreams {
+		if u.Sender == nil || u.Secrets == nil {
+			return nil, fmt.Errorf("upstream %s: sender and secrets are needed", u.Name)
+		}
+		j.upstreams[u.Name] = u
+	}
+	return j, nil
+}
+
+// A Call is what an agent asks for.
+type Call struct {
+	Key keystore.Key
+	// OwnKey is the Idempotency-Key that the client chose itself, where that is
+	// the call's whole identity: the provider gets it as it is. OwnKeyRaw is
+	// its spelling in the header, quotes included.
+	OwnKey    string
+	OwnKeyRaw string
+	// Request is what came, hop-by-hop and Counterfoil's own fields removed,
+	// credentials still in it.
+	Request classify.Request
+	// Wait is how long to wait for an equal call in flight or for recovery; 0
+	// is not at all.
+	Wait time.Duration
+}
+
+// Class says what r would do at its upstream, and whether the call is
+// journaled. The upstream must be a configured one.
+func (j *Journal) Class(r *classify.Request) (class classify.Class, journaled bool) {
+	u := j.upstreams[r.Upstream]
+	class = u.Rules.Class(r, operationClass(u.match(r)))
+	return class, class != classify.Read || u.RecordReads
+}
+
+// Pass sends a read on, and keeps nothing. A request proven unsent is tried
+// again; the evidence of the last try is returned. The caller closes the body.
+func (j *Journal) Pass(ctx context.Context, r *classify.Request) *classify.Response {
+	u := j.upstreams[r.Upstream]
+	out := *r
+	out.Header = u.withAuth(r.Header)
+	resp := j.send(ctx, u, &out)
+	resp.Header = classify.EndToEnd(resp.Header)
+	return resp
+}
+
+// Do carries a call out, or says what is known of it, or why not. It returns
+// only when what it says is durable. ctx is the life of the process, not of the
+// agent's connection: an agent that goes away does not cancel its call. s may
+// be nil; then an answer that streams is kept first and answered from the
+// store.
+func (j *Journal) Do(ctx context.Context, c *Call, s Stream) *Reply {
+	began := j.now()
+	if !j.gate.enter() {
+		return &Reply{Outcome: Refused, Refusal: &Refusal{
+			Problem: Draining, Detail: "This sidecar is shutting down and sent nothing. Send the same key again, to the next one.", RetryAfter: time.Second,
+		}}
+	}
+	defer j.gate.leave()
+	w, refusal := j.prepare(c, s)
+	if refusal != nil {
+		return &Reply{Outcome: Refused, Refusal: refusal}
+	}
+	w.flight = j.flights.join(c.Key)
+	defer j.flights.leave(c.Key, w.flight)
+	for {
+		if reply := w.step(ctx); reply != nil {
+			reply.SentKey = w.sentKey(reply.Record)
+			j.observe.done(w, reply, j.now().Sub(began))
+			return reply
+		}
+	}
+}
+
+// ReadBody hands the stored bytes of a reply's body to fn in order.
+func (j *Journal) ReadBody(ctx context.Context, b keystore.Body, fn func(piece []byte) error) error {
+	return j.store.ReadBody(ctx, b, fn)
+}
+
+// Drain refuses new calls and waits until those in flight have their receipts,
+// or ctx ends.
+func (j *Journal) Drain(ctx context.Context) error {
+	select {
+	case <-j.gate.close():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for calls in flight: %w", ctx.Err())
+	}
+}
+
+// Close gives up receipts that still wait for the store. Call it once, after
+// Drain and before the store is closed.
+func (j *Journal) Close() { close(j.closed) }
+
+// step asks the store what may be done about the call, and does it. It returns
+// nil where the store has to be asked again.
+func (w *work) step(ctx context.Context) *Reply {
+	turn := w.flight.turn()
+	point("begin.before")
+	admission, err := w.store.Begin(ctx, &w.ask, w.out.Body)
+	if err != nil {
+		return w.storeTrouble(err)
+	}
+	switch v := admission.Verdict; v.Action {
+	case keystore.Send, keystore.Resend:
+		point("begin.after")
+		return w.attempt(ctx, admission.Record)
+	case keystore.Replay:
+		return w.replay(admission.Record)
+	case keystore.Ask:
+		return w.askProvider(ctx, admission.Record, v.After, turn)
+	case keystore.Wait:
+		return w.wait(ctx, admission.Record, v.After, turn)
+	case keystore.Stop:
+		return w.stop(admission.Record, v.Reason)
+	}
+	return w.storeTrouble(fmt.Errorf("verdict %d: %w", admission.Verdict.Action, keystore.ErrCorrupt))
+}
+
+// storeTrouble answers for a store that cannot take or give. Nothing was sent
+// on this request's account since the store was last asked.
+func (w *work) storeTrouble(err error) *Reply {
+	w.observe.trouble("the store refused an operation", w.ask.Key, err)
+	refusal := &Refusal{Problem: JournalUnavailable, RetryAfter: time.Second, EffectPossible: w.attempted}
+	switch {
+	case errors.Is(err, keystore.ErrFull):
+		refusal.Detail = "The journal's disk is full up to its reserve, so nothing was sent. Free disk space, then send the same key again."
+	case errors.Is(err, keystore.ErrTooLarge):
+		return w.refuse(nil, &Refusal{Problem: InputTooLarge, Detail: "The request is larger than the journal can keep, so nothing was sent."})
+	case errors.Is(err, keystore.ErrCorrupt):
+		refusal.Detail = "The journal cannot read what it has on this call, so nothing was sent. An operator has to look at it."
+		refusal.EffectPossible = true
+	default:
+		refusal.Detail = "The journal cannot take the call now. Send the same key again."
+	}
+	return w.refuse(nil, refusal)
+}
+
+func (w *work) refuse(r *keystore.Record, refusal *Refusal) *Reply {
+	return &Reply{Outcome: Refused, Refusal: refusal, Record: r}
+}
+
+// gate counts what is in flight, and closes.
+type gate struct {
+	mu     sync.Mutex
+	inside int
+	closed bool
+	empty  chan struct{}
+}
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.inside++
+	}
+	return !g.closed
+}
+
+// stay counts something that goes on after its call has left, closed or not.
+func (g *gate) stay() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside++
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.inside--; g.inside == 0 && g.closed {
+		close(g.empty)
+	}
+}
+
+// close returns a channel that is closed once nothing is inside any more.
+func (g *gate) close() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.closed, g.empty = true, make(chan struct{})
+		if g.inside == 0 {
+			close(g.empty)
+		}
+	}
+	return g.empty
+}

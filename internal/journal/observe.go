@@ -1,0 +1,63 @@
+package journal
+
+import (
+	"time"
+
+	"counterfoil/classify"
+	"counterfoil/keystore"
+)
+
+// An Observer is told what is worth knowing. Nil functions are passed over. They
+// are called on the path of the call, so they must be quick.
+type Observer struct {
+	// Done tells of each call once it is answered: the canonical line.
+	Done func(Line)
+	// Trouble tells of what went wrong inside. The error holds no content.
+	Trouble func(what string, k keystore.Key, err error)
+}
+
+// A Line is what one request for a call came to.
+type Line struct {
+	Key      keystore.Key
+	Upstream string
+	Method   string
+	Class    classify.Class
+	Outcome  Outcome
+	// Problem is empty where the answer was a provider's.
+	Problem  Problem
+	State    keystore.State
+	Attempts uint32
+	// Sent says that this request made an attempt; Evidence and Judged are
+	// its last one's.
+	Sent     bool
+	Evidence classify.Evidence
+	Judged   classify.Outcome
+	Status   int
+	Lookups  int
+	Resends  int
+	Took     time.Duration
+}
+
+func (o *Observer) done(w *work, r *Reply, took time.Duration) {
+	if o.Done == nil {
+		return
+	}
+	line := Line{
+		Key: w.ask.Key, Upstream: w.upstream.Name, Method: w.ask.Intent.Method, Class: w.ask.Class,
+		Outcome: r.Outcome, Attempts: r.Attempts(), Sent: w.attempted, Evidence: w.lastEvidence, Judged: w.lastOutcome,
+		Status: r.Status, Lookups: w.lookups, Resends: w.resends, Took: took,
+	}
+	if r.Record != nil {
+		line.State = r.Record.State
+	}
+	if r.Refusal != nil {
+		line.Problem = r.Refusal.Problem
+	}
+	o.Done(line)
+}
+
+func (o *Observer) trouble(what string, k keystore.Key, err error) {
+	if o.Trouble != nil {
+		o.Trouble(what, k, err)
+	}
+}

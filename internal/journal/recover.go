@@ -1,0 +1,282 @@
+package journal
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"counterfoil/classify"
+	"counterfoil/keystore"
+	"counterfoil/providers"
+)
+
+const (
+	// lookupTimeout bounds one lookup, its own retries included.
+	lookupTimeout = 20 * time.Second
+	// lookupBodyMax bounds a lookup's answer.
+	lookupBodyMax = 8 << 20
+	// waitPoll is how often a waiting request asks the store by itself, for an
+	// owner in another process.
+	waitPoll = time.Second
+)
+
+// doubt notes that this request has met the call in doubt.
+func (w *work) doubt() { w.doubted = true }
+
+// timeLeft is how long this request may still wait. Waiting begins when first
+// asked.
+func (w *work) timeLeft() time.Duration {
+	if w.deadline.IsZero() {
+		w.deadline = w.now().Add(w.call.Wait)
+	}
+	return w.deadline.Sub(w.now())
+}
+
+// replay answers from the receipt.
+func (w *work) replay(r *keystore.Record) *Reply {
+	outcome := Replayed
+	switch {
+	case w.doubted:
+		outcome = Recovered
+	case w.waited:
+		outcome = Coalesced
+	}
+	return w.fromReceipt(r, outcome)
+}
+
+func (w *work) fromReceipt(r *keystore.Record, outcome Outcome) *Reply {
+	if r.Receipt.Body.Missing && r.Receipt.Body.Bytes > 0 {
+		return w.bodyNotKept(r)
+	}
+	header := r.Receipt.Header
+	if r.Credential != w.ask.Credential {
+		header = header.Without(func(name string) bool { return isSetCookie(name) })
+	}
+	reply := &Reply{Outcome: outcome, Record: r, Status: r.Receipt.Status, Header: header, Body: r.Receipt.Body}
+	if r.Receipt.Body.Ref == 0 {
+		reply.Bytes = r.Receipt.Body.Inline
+	}
+	return reply
+}
+
+func isSetCookie(name string) bool {
+	return len(name) == len("Set-Cookie") && (classify.Header{{Name: name}}).Has("Set-Cookie")
+}
+
+func (w *work) bodyNotKept(r *keystore.Record) *Reply {
+	return w.refuse(r, &Refusal{
+		Problem:        BodyNotKept,
+		Detail:         "The call was made and answered, but its answer was too large to keep. Its status, length and SHA-256 are in the call's record. Do not send it again.",
+		UpstreamStatus: r.Receipt.Status, EffectPossible: true,
+	})
+}
+
+// stop refuses, as the store's verdict says.
+func (w *work) stop(r *keystore.Record, reason keystore.Reason) *Reply {
+	refusal := &Refusal{Problem: problemOf[reason], EffectPossible: r != nil && r.State.EffectPossible(), UpstreamStatus: w.upstreamStatus}
+	reply := w.refuse(r, refusal)
+	switch reason {
+	case keystore.KeyReused:
+		refusal.Detail = "This key belongs to another request: " + w.difference(r) + " differs. Use a new call id for a new request; send a repeat exactly as before."
+	case keystore.PrincipalMismatch:
+		refusal.Detail = "This call was made with another credential. Use the same one, or a call id of your own."
+		reply.Record = nil
+	case keystore.UnknownOutcome:
+		reply.Outcome = OutcomeUnknown
+		refusal.EffectPossible = true
+		refusal.Detail = "Nobody can tell whether this call had its effect, so it is not sent again. A person has to look and decide: sidecar resolve " + w.ask.Key.String() + " --applied, --not-applied or --abandon."
+		if refusal.UpstreamStatus == 0 {
+			refusal.UpstreamStatus = lastStatus(r)
+		}
+	case keystore.RunPaused:
+		refusal.Detail = "Another call of this run is unknown, so the run's effects are paused. Resolve that call first: sidecar unknown lists it."
+	case keystore.ApprovalRequired:
+		reply.Outcome = Held
+		refusal.Detail = "A person has to approve this call first. Nothing was sent."
+	case keystore.CallDenied:
+		refusal.Detail = "A person refused this call. Nothing was sent."
+	case keystore.CallAbandoned:
+		refusal.Detail = "A person gave this call up. It is not sent again under this key."
+	case keystore.ReceiptExpired:
+		refusal.Detail = "This call was made long ago, and its receipt is no longer kept. It is not sent again."
+	}
+	return reply
+}
+
+func lastStatus(r *keystore.Record) int {
+	if r == nil || len(r.Attempts) == 0 {
+		return 0
+	}
+	return r.Attempts[len(r.Attempts)-1].Status
+}
+
+// difference names what differs from the recorded request, never its content.
+func (w *work) difference(r *keystore.Record) string {
+	switch {
+	case r.Intent.Method == "":
+		return "something"
+	case r.Intent.Upstream != w.ask.Intent.Upstream:
+		return "the upstream"
+	case r.Intent.Method != w.ask.Intent.Method:
+		return "the method"
+	case r.Intent.Target != w.ask.Intent.Target:
+		return "the target"
+	}
+	return "the body"
+}
+
+// wait lets another go on with the call, until something changes or time is up.
+func (w *work) wait(ctx context.Context, r *keystore.Record, after keystore.Instant, t *turn) *Reply {
+	pause := waitPoll
+	if after != 0 {
+		pause = max(0, after.Time().Sub(w.now()))
+	}
+	left := w.timeLeft()
+	if left <= 0 || after != 0 && pause > left {
+		return w.inProgress(r, pause)
+	}
+	w.waited = w.waited || r.State == keystore.Pending
+	w.ask.ResendSpent = false
+	timer := time.NewTimer(min(left, pause))
+	defer timer.Stop()
+	select {
+	case <-t.over:
+		if t.reply != nil && t.credential == w.ask.Credential {
+			return t.reply.coalesced()
+		}
+	case <-timer.C:
+	case <-ctx.Done():
+		return w.inProgress(r, pause)
+	}
+	return nil
+}
+
+// coalesced is the reply as one gets it who waited for it.
+func (r *Reply) coalesced() *Reply {
+	if r.Streamed {
+		return nil
+	}
+	c := *r
+	if c.Refusal == nil {
+		c.Outcome = Coalesced
+	}
+	return &c
+}
+
+func (w *work) inProgress(r *keystore.Record, after time.Duration) *Reply {
+	detail := "An equal call is in flight. Send the same key again later to get its answer."
+	if r.State == keystore.InDoubt {
+		detail = "The provider is being asked what came of this call. Send the same key again later."
+	}
+	return w.refuse(r, &Refusal{
+		Problem: InProgress, Detail: detail, RetryAfter: max(after, time.Second),
+		EffectPossible: true, UpstreamStatus: w.upstreamStatus,
+	})
+}
+
+// askProvider looks the effect up, when it is time, and puts what it found on
+// record. Of several equal requests in this process one asks.
+func (w *work) askProvider(ctx context.Context, r *keystore.Record, after keystore.Instant, t *turn) *Reply {
+	w.doubt()
+	select {
+	case w.flight.asking <- struct{}{}:
+		defer func() { <-w.flight.asking }()
+	default:
+		return w.wait(ctx, r, 0, t)
+	}
+	if pause := after.Time().Sub(w.now()); pause > 0 {
+		if pause > w.timeLeft() {
+			return w.inProgress(r, pause)
+		}
+		if sleep(ctx, pause) != nil {
+			return w.inProgress(r, pause)
+		}
+	}
+	w.lookups++
+	point("lookup.before")
+	asked := keystore.At(w.now())
+	f := w.find(ctx, r)
+	point("lookup.after")
+	return w.found(ctx, r, asked, f)
+}
+
+// found puts a finding on record. nil means that the store is to be asked
+// again.
+func (w *work) found(ctx context.Context, r *keystore.Record, asked keystore.Instant, f finding) *Reply {
+	e := keystore.Event{Kind: keystore.LookupFailed, Reason: f.Reason}
+	var body []byte
+	switch {
+	case f.Discovery == providers.Found:
+		e = keystore.Event{Kind: keystore.LookupFound, Receipt: &keystore.Receipt{Status: f.Answer.Status, Header: classify.EndToEnd(f.Answer.Header)}}
+		body = f.Answer.Body
+	case f.Discovery == providers.Absent:
+		e = keystore.Event{Kind: keystore.LookupAbsent, Reason: f.Reason, Absence: w.ask.Lookup}
+		e.Absence.AskedAt = asked
+	case f.lasting:
+		w.ask.LookupSpent, w.ask.LookupReason = true, f.Reason
+		return nil
+	}
+	settled, err := w.store.Apply(context.WithoutCancel(ctx), w.ask.Key, e, body)
+	defer w.flight.changed(nil, "")
+	switch {
+	case err != nil:
+		return w.raced(err)
+	case settled.State == keystore.Succeeded:
+		return w.fromReceipt(settled, Recovered)
+	case e.Kind == keystore.LookupFailed:
+		pause := time.Second << min(w.lookups-1, 5)
+		if pause > w.timeLeft() || sleep(ctx, pause) != nil {
+			return w.inProgress(settled, pause)
+		}
+	}
+	return nil
+}
+
+// A finding is what a lookup came to. lasting says that asking again would not
+// help.
+type finding struct {
+	providers.Finding
+	lasting bool
+}
+
+func inconclusive(reason string) finding {
+	return finding{Finding: providers.Finding{Discovery: providers.Inconclusive, Reason: reason}}
+}
+
+// find asks the provider whether the effect exists, with the credentials of the
+// request at hand.
+func (w *work) find(ctx context.Context, r *keystore.Record) finding {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	q := providers.Query{Key: r.Intent.SentKey, Run: r.Key.Run, Turn: r.Key.Turn, Call: r.Key.Call, Original: &w.out}
+	ask, err := w.op.Lookup.Request(q)
+	if err != nil {
+		f := inconclusive(err.Error())
+		f.lasting = true
+		return f
+	}
+	ask.Upstream = w.upstream.Name
+	ask.Header = w.upstream.withAuth(ask.Header)
+	resp := w.upstream.Finder.Send(ctx, ask)
+	if resp.Evidence != classify.Answered {
+		return inconclusive("the lookup got no answer: " + resp.Reason)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, lookupBodyMax+1))
+	if err != nil {
+		return inconclusive("the lookup's answer broke off")
+	}
+	if len(body) > lookupBodyMax {
+		f := inconclusive("the lookup's answer is too large")
+		f.lasting = true
+		return f
+	}
+	f := w.op.Lookup.Judge(ctx, q, providers.Answer{Status: resp.Status, Header: resp.Header, Body: body})
+	return finding{Finding: f, lasting: f.Discovery == providers.Inconclusive && !mayPass(resp.Status)}
+}
+
+// mayPass reports whether an inconclusive answer of that status may be another
+// one next time: a token is renewed, a limit or a fault is over.
+func mayPass(status int) bool {
+	return status == 401 || status == 408 || status == 425 || status == 429 || status >= 500
+}

@@ -1,0 +1,119 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"counterfoil/classify"
+	"counterfoil/keystore"
+)
+
+const (
+	// scanPause is how long recovery rests between two rounds.
+	scanPause = 5 * time.Second
+	// scanWorkers bounds how many calls are recovered at once.
+	scanWorkers = 4
+	// scanPage is how many calls in doubt one page of a round holds.
+	scanPage = 200
+)
+
+// Scan goes once over the calls in doubt and gives up those of which nothing
+// can ever be learned, so that they are known to be unknown before the sidecar
+// calls itself ready.
+func (j *Journal) Scan(ctx context.Context) error {
+	return j.eachInDoubt(ctx, func(r *keystore.Record) {
+		w := j.workFor(r)
+		if len(w.ask.Means) == 0 {
+			w.step(ctx)
+		}
+	})
+}
+
+// Recover asks after calls in doubt whose upstream has a credential of its own,
+// round by round, until ctx ends. The others wait for their agent, whose
+// credentials it takes.
+func (j *Journal) Recover(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := j.round(ctx); err != nil && ctx.Err() == nil {
+			j.observe.trouble("listing calls in doubt", keystore.Key{}, err)
+		}
+		if sleep(ctx, scanPause) != nil {
+			return
+		}
+	}
+}
+
+func (j *Journal) round(ctx context.Context) error {
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	slots := make(chan struct{}, scanWorkers)
+	return j.eachInDoubt(ctx, func(r *keystore.Record) {
+		w := j.workFor(r)
+		if !w.eager(r) || !j.gate.enter() {
+			return
+		}
+		slots <- struct{}{}
+		busy.Go(func() {
+			defer func() { <-slots; j.gate.leave() }()
+			w.flight = j.flights.join(r.Key)
+			defer j.flights.leave(r.Key, w.flight)
+			for w.step(ctx) == nil {
+			}
+		})
+	})
+}
+
+// eager reports whether the call can be recovered without its agent.
+func (w *work) eager(r *keystore.Record) bool {
+	return w.upstream.Auth.Name != "" && len(w.ask.Means) > 0 && !w.upstream.Secrets.HasSecrets(r.Intent.Target)
+}
+
+func (j *Journal) eachInDoubt(ctx context.Context, do func(*keystore.Record)) error {
+	page := keystore.Page{Limit: scanPage}
+	for {
+		list, err := j.store.Unsettled(ctx, keystore.InDoubt, page)
+		if err != nil {
+			return err
+		}
+		for _, r := range list.Items {
+			do(r)
+		}
+		if page.After = list.Next; page.After == "" || ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// workFor makes of a record the request that its agent would make, without the
+// agent's credentials. It waits for nothing.
+func (j *Journal) workFor(r *keystore.Record) *work {
+	in := &r.Intent
+	c := &Call{Key: r.Key, Request: classify.Request{Upstream: in.Upstream, Method: in.Method, Target: in.Target, Header: in.Header}}
+	w := &work{Journal: j, call: c, upstream: j.upstreams[in.Upstream], flight: newFlight()}
+	if w.upstream == nil {
+		w.upstream = &Upstream{Name: in.Upstream, Secrets: &classify.Secrets{}}
+	}
+	w.op = w.upstream.match(&c.Request)
+	w.out = c.Request
+	w.out.Header = w.upstream.withAuth(in.Header)
+	w.ask = keystore.Request{
+		Beginning: keystore.Beginning{
+			Key: r.Key, Class: r.Class, Fingerprint: r.Fingerprint, Intent: *in, Terms: r.Terms, Epoch: j.epoch,
+			Credential: j.credential(w.upstream, &w.out), Principal: r.Principal,
+		},
+		Means: means(r.Class, w.op), Lookup: absence(w.op),
+	}
+	w.ask.Intent.Origin = w.upstream.Origin
+	return w
+}
+
+// raced says what to do after an event was refused: another one may have moved
+// the call on, then the store is to be asked again.
+func (w *work) raced(err error) *Reply {
+	if errors.Is(err, keystore.ErrNoTransition) || errors.Is(err, keystore.ErrGuard) || errors.Is(err, keystore.ErrStaleAttempt) {
+		return nil
+	}
+	return w.storeTrouble(err)
+}
