@@ -1,7 +1,8 @@
 package providers
 
 import (
-	"strings"
+	"maps"
+	"slices"
 
 	"counterfoil/classify"
 
@@ -16,14 +17,26 @@ type Adapter struct {
 	Name string
 	// Operations are tried in this order; the first that matches counts.
 	Operations []Operation
+
+	// byMethod holds, in order, what may match a method that some operation
+	// names; anyMethod what may match all others.
+	byMethod  map[string][]candidate
+	anyMethod []candidate
+}
+
+// A candidate is as much of an operation as matching needs, kept close
+// together since all of them are walked.
+type candidate struct {
+	path glob
+	op   *Operation
 }
 
 // Parse reads an adapter from node and checks all of it. Node is a mapping with
 // name and operations, as in a file of its own, or the list of operations
 // alone, as in a configuration. At says where node stands: its Source and Path
 // begin every complaint (a list without a Path is called operations), its Line is
-// not used. The error joins one *Complaint
-// for each mistake, in the order of the lines.
+// not used. The error joins one *Complaint for each mistake, in the order of
+// the lines.
 func Parse(at Position, node *yaml.Node) (*Adapter, error) {
 	l := &loader{source: at.Source}
 	a := &Adapter{}
@@ -46,7 +59,29 @@ func Parse(at Position, node *yaml.Node) (*Adapter, error) {
 	if err := l.err(); err != nil {
 		return nil, err
 	}
+	a.index()
 	return a, nil
+}
+
+func (a *Adapter) index() {
+	a.byMethod = make(map[string][]candidate)
+	for i := range a.Operations {
+		for _, m := range a.Operations[i].Methods {
+			a.byMethod[m] = nil
+		}
+	}
+	for i := range a.Operations {
+		op := &a.Operations[i]
+		c := candidate{path: op.path, op: op}
+		methods := op.Methods
+		if len(methods) == 0 {
+			a.anyMethod = append(a.anyMethod, c)
+			methods = slices.Collect(maps.Keys(a.byMethod))
+		}
+		for _, m := range methods {
+			a.byMethod[m] = append(a.byMethod[m], c)
+		}
+	}
 }
 
 func (l *loader) file(a *Adapter, p place) {
@@ -62,16 +97,18 @@ func (l *loader) file(a *Adapter, p place) {
 	a.Operations = l.operations(f["operations"])
 }
 
-// Match returns the first operation that r is, or nil if it is none. It takes
-// less than a microsecond and allocates nothing.
+// Match returns the first operation that r is, or nil if it is none. It
+// allocates nothing, and takes less than a microsecond for a hundred
+// operations.
 func (a *Adapter) Match(r *classify.Request) *Operation {
-	path := r.Target
-	if i := strings.IndexByte(path, '?'); i >= 0 {
-		path = path[:i]
+	candidates, named := a.byMethod[r.Method]
+	if !named {
+		candidates = a.anyMethod
 	}
-	for i := range a.Operations {
-		if a.Operations[i].matches(r.Method, path) {
-			return &a.Operations[i]
+	path := r.Path()
+	for i := range candidates {
+		if candidates[i].path.matches(path) {
+			return candidates[i].op
 		}
 	}
 	return nil

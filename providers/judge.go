@@ -65,7 +65,7 @@ func inconclusive(format string, args ...any) Finding {
 // Judge says what the whole answer a to the lookup's request shows about the
 // call q. Only a 200 with one JSON value of at most 8 MiB (gzip is undone), and
 // the statuses that the adapter names as absence, show anything. Each jq
-// program gets a second at most, and less if ctx ends earlier. An effect that
+// program gets half a second at most, and less if ctx ends earlier. An effect that
 // was found but whose response cannot be made is Inconclusive, since there
 // would be no receipt.
 func (l *Lookup) Judge(ctx context.Context, q Query, a Answer) Finding {

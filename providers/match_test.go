@@ -76,6 +76,18 @@ func TestTheFirstOperationThatMatchesCounts(t *testing.T) {
 	if op := only.Match(&classify.Request{Method: "PATCH", Target: "/"}); op != nil {
 		t.Errorf("got %s for a method that is not named", op.Name)
 	}
+	mixed := mustParse(t, `[{name: a, class: effect, when: {method: [POST], path: /a}}, {name: any, class: effect, when: {path: /a}},
+		{name: b, class: effect, when: {method: [PUT, POST]}}]`)
+	for target, want := range map[string]string{"POST /a": "a", "PUT /a": "any", "GET /a": "any", "PUT /b": "b", "POST /b": "b", "GET /b": ""} {
+		method, path, _ := strings.Cut(target, " ")
+		got := ""
+		if op := mixed.Match(&classify.Request{Method: method, Target: path}); op != nil {
+			got = op.Name
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", target, got, want)
+		}
+	}
 	if op := new(Adapter).Match(&classify.Request{Method: "POST", Target: "/"}); op != nil {
 		t.Errorf("an empty adapter matched %s", op.Name)
 	}

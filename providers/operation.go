@@ -84,13 +84,6 @@ func (o *Operation) AbsenceAfter() (time.Duration, bool) {
 	return o.Quiesce + o.Lookup.Consistency.Lag, true
 }
 
-func (o *Operation) matches(method, path string) bool {
-	if len(o.Methods) > 0 && !slices.Contains(o.Methods, method) {
-		return false
-	}
-	return o.Path == "" || o.path.matches(path)
-}
-
 func (l *loader) operations(p place) []Operation {
 	items := l.list(p)
 	ops := make([]Operation, len(items))

@@ -7,12 +7,14 @@ import (
 
 // A glob is a pattern of path segments, compared byte by byte with the path as
 // it was sent: * stands for any part of one segment, ** as a whole segment for
-// any number of segments, none included.
+// any number of segments, none included. The zero glob takes every path.
 type glob struct {
 	// prefix is what every matching path begins with: it turns most away
 	// before the segments are looked at.
-	prefix  string
+	prefix string
+	// pattern is what follows the first "/", and given tells "/" from nothing.
 	pattern string
+	given   bool
 }
 
 func compileGlob(pattern string) (glob, error) {
@@ -35,10 +37,13 @@ func compileGlob(pattern string) (glob, error) {
 		// /a/** takes /a as well, so the last slash is not certain.
 		prefix = prefix[:max(strings.LastIndexByte(prefix, '/'), 0)]
 	}
-	return glob{prefix: prefix, pattern: pattern[1:]}, nil
+	return glob{prefix: prefix, pattern: pattern[1:], given: true}, nil
 }
 
 func (g glob) matches(path string) bool {
+	if !g.given {
+		return true
+	}
 	if !strings.HasPrefix(path, g.prefix) || path == "" || path[0] != '/' {
 		return false
 	}

@@ -16,7 +16,9 @@ import (
 
 const (
 	programBytesMax = 4 << 10
-	programTimeMax  = time.Second
+	// programTimeMax bounds the memory that a program can fill, too: some
+	// 200 MiB in this time.
+	programTimeMax = 500 * time.Millisecond
 
 	// documentBytesMax bounds what is read, and what a program may make of it.
 	documentBytesMax = 8 << 20
