@@ -111,6 +111,9 @@ type Request struct {
 	// ResendSpent says that enough repeats were made for one request: wait
 	// before the next.
 	ResendSpent bool
+	// OnlyRecover says that who asks has no request to send: a call that is open
+	// waits for its agent.
+	OnlyRecover bool
 	// PauseOnUnknown says that an unknown call pauses the effects of its whole
 	// run.
 	PauseOnUnknown bool
@@ -180,6 +183,9 @@ func decideIdentity(r *Record, q *Request) Reason {
 }
 
 func decideFresh(run RunFacts, q *Request) Verdict {
+	if q.OnlyRecover {
+		return Verdict{Action: Wait}
+	}
 	isEffect := q.Class != classify.Read && q.Class != classify.Decision
 	if isEffect && q.PauseOnUnknown && run.Unknown > 0 {
 		return Verdict{Action: Stop, Reason: RunPaused}
@@ -216,8 +222,6 @@ func decideInDoubt(r *Record, q *Request, now Instant) Verdict {
 func nextLookup(r *Record, q *Request, now Instant) (Instant, bool) {
 	believable := q.Lookup.BelievableFrom(r.DoubtSince)
 	switch {
-	case q.LookupReason != "":
-		return q.LookupReason
 	case q.LookupSpent || r.LookupFailures >= LookupFailuresMax && now >= r.FailingSince.Add(LookupPatience):
 		return 0, false
 	case r.LastMissAt == 0:

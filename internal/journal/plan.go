@@ -148,7 +148,7 @@ func means(class classify.Class, op *providers.Operation) []keystore.Means {
 	if op != nil {
 		for _, s := range op.Recover {
 			switch s {
-			case providers.ReplayKey:
+			case providers.ByReplay:
 				list, resend = append(list, keystore.ByResend), true
 			case providers.ByLookup:
 				list = append(list, keystore.ByLookup)
