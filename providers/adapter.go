@@ -3,6 +3,7 @@ package providers
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"counterfoil/classify"
 
@@ -27,8 +28,10 @@ type Adapter struct {
 // A candidate is as much of an operation as matching needs, kept close
 // together since all of them are walked.
 type candidate struct {
-	path glob
-	op   *Operation
+	// prefix is what every path that matches begins with: it turns most away
+	// before their segments are looked at.
+	prefix string
+	op     *Operation
 }
 
 // Parse reads an adapter from node and checks all of it. Node is a mapping with
@@ -72,7 +75,7 @@ func (a *Adapter) index() {
 	}
 	for i := range a.Operations {
 		op := &a.Operations[i]
-		c := candidate{path: op.path, op: op}
+		c := candidate{prefix: literalPrefix(op.Path), op: op}
 		methods := op.Methods
 		if len(methods) == 0 {
 			a.anyMethod = append(a.anyMethod, c)
@@ -97,6 +100,15 @@ func (l *loader) file(a *Adapter, p place) {
 	a.Operations = l.operations(f["operations"])
 }
 
+func literalPrefix(pattern string) string {
+	prefix, _, wild := strings.Cut(pattern, "*")
+	if !wild {
+		return pattern
+	}
+	// /a/** takes /a as well, so the last slash is not certain.
+	return prefix[:strings.LastIndexByte(prefix, '/')]
+}
+
 // Match returns the first operation that r is, or nil if it is none. It
 // allocates nothing, and takes less than a microsecond for a hundred
 // operations.
@@ -107,8 +119,9 @@ func (a *Adapter) Match(r *classify.Request) *Operation {
 	}
 	path := r.Path()
 	for i := range candidates {
-		if candidates[i].path.matches(path) {
-			return candidates[i].op
+		c := &candidates[i]
+		if strings.HasPrefix(path, c.prefix) && c.op.path.Matches(r.Method, path) {
+			return c.op
 		}
 	}
 	return nil
