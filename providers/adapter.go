@@ -35,11 +35,11 @@ type candidate struct {
 }
 
 // Parse reads an adapter from node and checks all of it. Node is a mapping with
-// name and operations, as in a file of its own, or the list of operations
-// alone, as in a configuration. At says where node stands: its Source and Path
-// begin every complaint (a list without a Path is called operations), its Line is
-// not used. The error joins one *Complaint for each mistake, in the order of
-// the lines.
+// operations and perhaps a name, as in a file of its own, or the list of
+// operations alone, as in a configuration. At says where node stands: its
+// Source and Path begin every complaint (a list without a Path is called
+// operations), its Line is not used. The error joins one *Complaint for each
+// mistake, in the order of the lines.
 func Parse(at Position, node *yaml.Node) (*Adapter, error) {
 	l := &loader{source: at.Source}
 	a := &Adapter{}
@@ -92,7 +92,9 @@ func (l *loader) file(a *Adapter, p place) {
 	if !ok {
 		return
 	}
-	a.Name, _ = l.required(f["name"], "give the adapter the name by which a configuration chooses it")
+	if f["name"].given() {
+		a.Name, _ = l.required(f["name"], "give the adapter the name by which a configuration chooses it")
+	}
 	if !f["operations"].given() {
 		l.complain(f["operations"], "missing; list what the provider can do")
 		return

@@ -36,6 +36,10 @@ func TestNoStrategyWhereTheOperationMayNotBeWhatItSeems(t *testing.T) {
 			t.Errorf("%s: got %v", target, got)
 		}
 	}
+	overridden := &classify.Request{Method: "POST", Target: "/tickets", Header: classify.Header{{Name: "X-HTTP-Method-Override", Value: "PATCH"}}}
+	if got := create.Strategies(overridden, classify.Effect); got != nil {
+		t.Errorf("with another method asked for: got %v", got)
+	}
 	charge := &tickets(t).Operations[1]
 	r := &classify.Request{Method: "POST", Target: "/charges"}
 	if got := charge.Strategies(r, classify.Effect); got != nil {
