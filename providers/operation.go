@@ -75,9 +75,9 @@ type Operation struct {
 
 // Strategies returns what to try for the call that r made and that is of that
 // class. When all are spent, the call is unknown. There are none where class is
-// not the operation's own, where the path can be read in more than one way, or where a
-// header asks for another method: the provider may then have done something else than the operation says, of
-// which its guarantee and its lookup know nothing.
+// not the operation's own, where the path can be read in more than one way, or
+// where a header asks for another method: the provider may then have done
+// something else, of which the operation's guarantee and lookup know nothing.
 func (o *Operation) Strategies(r *classify.Request, class classify.Class) []Strategy {
 	if class != o.Class || classify.IsAmbiguous(r.Path()) || slices.ContainsFunc(methodOverrides, r.Header.Has) {
 		return nil
