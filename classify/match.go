@@ -87,7 +87,7 @@ func checkPattern(path string) error {
 		return fmt.Errorf("path %q does not begin with /: patterns are relative to the upstream, write %q", path, "/"+path)
 	case strings.ContainsAny(path, "?#"):
 		return fmt.Errorf("path %q holds a query or fragment: only paths are compared, remove it", path)
-	case isAmbiguous(path):
+	case IsAmbiguous(path):
 		return fmt.Errorf("path %q can be read in more than one way: write it without dot segments, empty segments, backslashes, semicolons, "+
 			"control characters, and percent-encodings of letters, digits, - . _ ~ / \\ ; or %%", path)
 	case hasLowerHex(path):

@@ -2,12 +2,12 @@ package classify
 
 import "strings"
 
-// isAmbiguous reports whether two readers might take path for different ones:
+// IsAmbiguous reports whether two readers might take path for different ones:
 // it holds a dot segment, an empty segment (but a last one), a backslash, a
 // semicolon, a number sign, white space or a control character, a malformed
 // percent-encoding, or the percent-encoding of a character that needs none
 // (RFC 3986 section 2.3) or that shapes the path (/ \ ; % and controls).
-func isAmbiguous(path string) bool {
+func IsAmbiguous(path string) bool {
 	start := 0 // of the current segment
 	for i := 0; i < len(path); i++ {
 		switch c := path[i]; {
@@ -53,7 +53,7 @@ func hasLowerHex(path string) bool {
 // dot segments resolved and a last slash dropped, or not. It returns nil for a
 // path that nobody rewrites.
 func readings(path string) []string {
-	if !isAmbiguous(path) && !strings.Contains(path, "%") && !strings.HasSuffix(path, "/") {
+	if !IsAmbiguous(path) && !strings.Contains(path, "%") && !strings.HasSuffix(path, "/") {
 		return nil
 	}
 	var all []string

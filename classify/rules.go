@@ -51,7 +51,7 @@ type Rules []Rule
 func (rs Rules) Class(r *Request, operation Class) Class {
 	path, floor := r.Path(), methodClass(r.Method)
 	class := firstSet(rs.find(r.Method, path).Class, operation, floor)
-	if isAmbiguous(path) {
+	if IsAmbiguous(path) {
 		class = max(class, floor)
 	}
 	if seen := overriddenClass(r.Header); seen > Read {

@@ -3,6 +3,7 @@ package providers
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"counterfoil/classify"
 
@@ -27,16 +28,18 @@ type Adapter struct {
 // A candidate is as much of an operation as matching needs, kept close
 // together since all of them are walked.
 type candidate struct {
-	path glob
-	op   *Operation
+	// prefix is what every path that matches begins with: it turns most away
+	// before their segments are looked at.
+	prefix string
+	op     *Operation
 }
 
 // Parse reads an adapter from node and checks all of it. Node is a mapping with
-// name and operations, as in a file of its own, or the list of operations
-// alone, as in a configuration. At says where node stands: its Source and Path
-// begin every complaint (a list without a Path is called operations), its Line is
-// not used. The error joins one *Complaint for each mistake, in the order of
-// the lines.
+// operations and perhaps a name, as in a file of its own, or the list of
+// operations alone, as in a configuration. At says where node stands: its
+// Source and Path begin every complaint (a list without a Path is called
+// operations), its Line is not used. The error joins one *Complaint for each
+// mistake, in the order of the lines.
 func Parse(at Position, node *yaml.Node) (*Adapter, error) {
 	l := &loader{source: at.Source}
 	a := &Adapter{}
@@ -72,7 +75,7 @@ func (a *Adapter) index() {
 	}
 	for i := range a.Operations {
 		op := &a.Operations[i]
-		c := candidate{path: op.path, op: op}
+		c := candidate{prefix: literalPrefix(op.Path), op: op}
 		methods := op.Methods
 		if len(methods) == 0 {
 			a.anyMethod = append(a.anyMethod, c)
@@ -89,12 +92,23 @@ func (l *loader) file(a *Adapter, p place) {
 	if !ok {
 		return
 	}
-	a.Name, _ = l.required(f["name"], "give the adapter the name by which a configuration chooses it")
+	if f["name"].given() {
+		a.Name, _ = l.required(f["name"], "give the adapter the name by which a configuration chooses it")
+	}
 	if !f["operations"].given() {
 		l.complain(f["operations"], "missing; list what the provider can do")
 		return
 	}
 	a.Operations = l.operations(f["operations"])
+}
+
+func literalPrefix(pattern string) string {
+	prefix, _, wild := strings.Cut(pattern, "*")
+	if !wild {
+		return pattern
+	}
+	// /a/** takes /a as well, so the last slash is not certain.
+	return prefix[:strings.LastIndexByte(prefix, '/')]
 }
 
 // Match returns the first operation that r is, or nil if it is none. It
@@ -107,8 +121,9 @@ func (a *Adapter) Match(r *classify.Request) *Operation {
 	}
 	path := r.Path()
 	for i := range candidates {
-		if candidates[i].path.matches(path) {
-			return candidates[i].op
+		c := &candidates[i]
+		if strings.HasPrefix(path, c.prefix) && c.op.path.Matches(r.Method, path) {
+			return c.op
 		}
 	}
 	return nil

@@ -83,13 +83,14 @@ func (l *Lookup) Request(q Query) (*classify.Request, error) {
 var originalOnly = []string{
 	"accept", "accept-charset", "accept-encoding", "accept-language", "connection", "digest", "expect", "idempotency-key",
 	"keep-alive", "prefer", "range", "repr-digest", "signature", "signature-input", "te", "trailer", "transfer-encoding", "upgrade",
-	// Method overrides would turn the GET into the effect itself.
-	"x-http-method", "x-http-method-override", "x-method-override",
 }
+
+// methodOverrides would turn the GET into the effect itself.
+var methodOverrides = []string{"x-http-method", "x-http-method-override", "x-method-override"}
 
 func (l *Lookup) belongsToOriginal(name string) bool {
 	name = strings.ToLower(name)
-	return slices.Contains(originalOnly, name) || name == l.keyHeader ||
+	return slices.Contains(originalOnly, name) || slices.Contains(methodOverrides, name) || name == l.keyHeader ||
 		strings.HasPrefix(name, "content-") || strings.HasPrefix(name, "if-") || strings.HasPrefix(name, "counterfoil-")
 }
 

@@ -51,7 +51,8 @@ type Operation struct {
 	Name string
 	// Methods are the methods that match, any if empty.
 	Methods []string
-	// Path is the pattern that a path must match, "" if any does.
+	// Path is the pattern that a path must match, as classify.CompileMatch
+	// has it; "" if any does.
 	Path string
 
 	Class classify.Class
@@ -65,11 +66,23 @@ type Operation struct {
 	Quiesce time.Duration
 	// Lookup is nil where the provider cannot be asked.
 	Lookup *Lookup
-	// Recover holds what to try for a call in doubt, in this order. When it is
-	// spent, the call is unknown.
+	// Recover holds what to try for a call in doubt, in this order, as it was
+	// declared. Ask Strategies what holds for a certain call.
 	Recover []Strategy
 
-	path glob
+	path classify.Match
+}
+
+// Strategies returns what to try for the call that r made and that is of that
+// class. When all are spent, the call is unknown. There are none where class is
+// not the operation's own, where the path can be read in more than one way, or
+// where a header asks for another method: the provider may then have done
+// something else, of which the operation's guarantee and lookup know nothing.
+func (o *Operation) Strategies(r *classify.Request, class classify.Class) []Strategy {
+	if class != o.Class || classify.IsAmbiguous(r.Path()) || slices.ContainsFunc(methodOverrides, r.Header.Has) {
+		return nil
+	}
+	return o.Recover
 }
 
 // AbsenceAfter returns how long after the end of the last attempt a lookup that
@@ -143,16 +156,22 @@ func (l *loader) when(op *Operation, p place) {
 	if f["method"].given() {
 		op.Methods = l.methods(f["method"])
 	}
-	pattern, ok := l.text(f["path"])
+	if !f["path"].given() {
+		return
+	}
+	pattern, ok := l.required(f["path"], "write a pattern as in /tickets/**, or leave it out to match every path")
 	if !ok {
 		return
 	}
-	g, err := compileGlob(pattern)
-	if err != nil {
-		l.complain(f["path"], "%v", err)
+	if strings.ContainsAny(pattern, "{}") {
+		l.complain(f["path"], "write * for one segment and ** for any number, as in /tickets/*/comments, instead of {…}")
 		return
 	}
-	op.Path, op.path = pattern, g
+	var err error
+	if op.path, err = classify.CompileMatch(nil, pattern); err != nil {
+		l.complain(f["path"], "%v", err)
+	}
+	op.Path = pattern
 }
 
 func (l *loader) methods(p place) []string {
@@ -163,15 +182,13 @@ func (l *loader) methods(p place) []string {
 	var methods []string
 	for _, item := range items {
 		m, ok := l.required(item, "name a method, as in POST")
-		switch {
-		case !ok:
-		case !isToken(m):
-			l.complain(item, "%q is no HTTP method", m)
-		case m != strings.ToUpper(m):
-			l.complain(item, "methods are told apart by case; write %s", strings.ToUpper(m))
-		default:
-			methods = append(methods, m)
+		if !ok {
+			continue
 		}
+		if _, err := classify.CompileMatch([]string{m}, ""); err != nil {
+			l.complain(item, "%v", err)
+		}
+		methods = append(methods, m)
 	}
 	return methods
 }
