@@ -72,7 +72,7 @@ func (j *Journal) prepare(c *Call, s Stream) (*work, *Refusal) {
 			Principal:   j.principal(u, &w.out),
 			Epoch:       j.epoch,
 		},
-		Means:          means(class, w.op),
+		Means:          means(&c.Request, class, w.op),
 		Lookup:         absence(w.op),
 		PauseOnUnknown: u.PauseOnUnknown && c.Key.Run != keystore.NoPart,
 	}
@@ -97,7 +97,7 @@ func operationClass(op *providers.Operation) classify.Class {
 // chose itself stays spelt as it came.
 func (w *work) place(sentKey string) (classify.Request, error) {
 	placement := providers.DefaultKey()
-	if w.op != nil {
+	if w.op != nil && w.op.Key != (providers.KeyPlacement{}) {
 		placement = w.op.Key
 	}
 	out, err := placement.Place(&w.call.Request, sentKey)
@@ -142,11 +142,11 @@ func terms(class classify.Class, op *providers.Operation) keystore.Terms {
 
 // means lists the ways of recovery in order. A repeat that is safe by the
 // call's nature needs no adapter to say so.
-func means(class classify.Class, op *providers.Operation) []keystore.Means {
+func means(r *classify.Request, class classify.Class, op *providers.Operation) []keystore.Means {
 	var list []keystore.Means
 	resend := false
 	if op != nil {
-		for _, s := range op.Recover {
+		for _, s := range op.Strategies(r, class) {
 			switch s {
 			case providers.ByReplay:
 				list, resend = append(list, keystore.ByResend), true
