@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"counterfoil/classify"
+	"counterfoil/internal/crashpoint"
 	"counterfoil/keystore"
 )
 
@@ -96,7 +97,7 @@ func (w *work) take(ctx context.Context, r *keystore.Record, resp *classify.Resp
 			if !gone && w.stream.Write(piece[:n]) != nil {
 				gone = true
 			}
-			point("answer.piece")
+			crashpoint.Reach(crashpoint.AnswerPiece)
 		}
 		if err == io.EOF {
 			return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"counterfoil/classify"
+	"counterfoil/internal/crashpoint"
 	"counterfoil/keystore"
 )
 
@@ -23,9 +24,9 @@ func (w *work) attempt(ctx context.Context, r *keystore.Record) *Reply {
 	if err != nil {
 		return w.finish(ctx, r, answer{evidence: classify.Unsent, outcome: classify.NotApplied, reason: err.Error()})
 	}
-	point("send.before")
+	crashpoint.Reach(crashpoint.SendBefore)
 	resp := w.send(ctx, w.upstream, out)
-	point("send.after")
+	crashpoint.Reach(crashpoint.SendAfter)
 	return w.finish(ctx, r, w.receive(ctx, r, resp))
 }
 
@@ -122,7 +123,7 @@ func (w *work) finish(ctx context.Context, r *keystore.Record, a answer) *Reply 
 	if a.outcome == classify.Applied || a.outcome == classify.Rejected {
 		event.Receipt = &keystore.Receipt{Status: a.status, Header: a.header, Body: a.staged, CloseDelimited: a.closeDelimited}
 	}
-	point("finish.before")
+	crashpoint.Reach(crashpoint.FinishBefore)
 	settled, err := w.settle(ctx, event, a.bytes)
 	if err != nil {
 		reply := w.storeTrouble(err)
@@ -130,7 +131,7 @@ func (w *work) finish(ctx context.Context, r *keystore.Record, a answer) *Reply 
 		w.flight.changed(nil, "")
 		return reply
 	}
-	point("finish.after")
+	crashpoint.Reach(crashpoint.FinishAfter)
 	reply := w.answered(settled, a)
 	if reply != nil && settled.State == keystore.Open {
 		w.flight.changed(reply, w.ask.Credential)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"counterfoil/classify"
+	"counterfoil/internal/crashpoint"
 	"counterfoil/keystore"
 	"counterfoil/providers"
 )
@@ -214,14 +215,14 @@ func (j *Journal) Close() { close(j.closed) }
 // nil where the store has to be asked again.
 func (w *work) step(ctx context.Context) *Reply {
 	turn := w.flight.turn()
-	point("begin.before")
+	crashpoint.Reach(crashpoint.BeginBefore)
 	admission, err := w.store.Begin(ctx, &w.ask, w.out.Body)
 	if err != nil {
 		return w.storeTrouble(err)
 	}
 	switch v := admission.Verdict; v.Action {
 	case keystore.Send, keystore.Resend:
-		point("begin.after")
+		crashpoint.Reach(crashpoint.BeginAfter)
 		return w.attempt(ctx, admission.Record)
 	case keystore.Replay:
 		return w.replay(admission.Record)

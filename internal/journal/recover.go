@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"counterfoil/classify"
+	"counterfoil/internal/crashpoint"
 	"counterfoil/keystore"
 	"counterfoil/providers"
 )
@@ -193,10 +194,10 @@ func (w *work) askProvider(ctx context.Context, r *keystore.Record, after keysto
 		}
 	}
 	w.lookups++
-	point("lookup.before")
+	crashpoint.Reach(crashpoint.LookupBefore)
 	asked := keystore.At(w.now())
 	f := w.find(ctx, r)
-	point("lookup.after")
+	crashpoint.Reach(crashpoint.LookupAfter)
 	return w.found(ctx, r, asked, f)
 }
 

@@ -1,6 +1,6 @@
 //go:build crashpoints
 
-package journal
+package crashpoint
 
 import (
 	"os"
@@ -13,15 +13,15 @@ import (
 // passed counts how often the chosen point was reached.
 var passed atomic.Int64
 
-// point ends the process as kill -9 would, at the nth passing of the moment
+// Reach ends the process as kill -9 would, at the nth reaching of the point
 // that COUNTERFOIL_CRASH_POINT names as "name:n".
-func point(name string) {
-	at, n, _ := strings.Cut(os.Getenv("COUNTERFOIL_CRASH_POINT"), ":")
-	if at != name {
+func Reach(p Point) {
+	name, n, _ := strings.Cut(os.Getenv("COUNTERFOIL_CRASH_POINT"), ":")
+	if name != string(p) {
 		return
 	}
 	if nth, err := strconv.ParseInt(n, 10, 64); err == nil && passed.Add(1) == nth {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {}
+		select {} // until the signal arrives
 	}
 }

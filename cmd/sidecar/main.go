@@ -1,0 +1,98 @@
+// Command sidecar is Counterfoil: an HTTP sidecar that keeps a receipt for
+// every tool call that an AI agent makes, so that each has its effect at most
+// once, through any crash.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker for a release: -ldflags "-X main.version=v1.2.3".
+var version = ""
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	root := newRoot(osEnv())
+	err := root.ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "counterfoil:", err)
+		os.Exit(exitCode(err))
+	}
+}
+
+// newRoot is the whole command line. Without a command it serves.
+func newRoot(env clientEnv) *cobra.Command {
+	serve := newServeCommand(env)
+	root := &cobra.Command{
+		Use:   "sidecar",
+		Short: "Counterfoil: at most one effect per tool call, through any crash",
+		Long: `Counterfoil stands between an AI agent and the APIs that it calls. It keeps the
+intent of every call before a byte leaves and the receipt before the agent is
+told, so that a call has its effect at most once, whatever crashes.
+
+Without a command it serves: COUNTERFOIL_UPSTREAMS=tickets=http://127.0.0.1:9090 sidecar`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          serve.RunE,
+	}
+	root.SetOut(env.stdout)
+	root.SetErr(env.stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(
+		serve, newDemoCommand(env), newDemoProviderCommand(env), newDemoAgentCommand(env),
+		newRunsCommand(env), newShowCommand(env), newUnknownCommand(env), newResolveCommand(env),
+		newCheckCommand(env), newHealthCommand(env), newVersionCommand(env),
+	)
+	return root
+}
+
+// usageError is a mistake in how the command was called.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// exitCode is 2 for a mistake in the call, 1 for everything else.
+func exitCode(err error) int {
+	var usage usageError
+	if errors.As(err, &usage) {
+		return 2
+	}
+	return 1
+}
+
+func newVersionCommand(env clientEnv) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(env.stdout, "counterfoil", versionText())
+			return err
+		},
+	}
+}
+
+// versionText is the release, or the commit that the binary was built from.
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return "commit " + s.Value
+		}
+	}
+	return "development"
+}
