@@ -53,7 +53,7 @@ const (
 // appendJSON appends the canonical form of src. It returns false, with buf as
 // it was, if src is not one strict JSON text.
 func appendJSON(buf, src []byte, ignore *fieldNode) ([]byte, bool) {
-	s := jsonScanner{src: src, out: buf}
+	s := jsonScanner{src: src, out: buf, members: make([]jsonMember, 0, 32)}
 	s.space()
 	if !s.value(0, ignore) {
 		return buf, false
@@ -95,14 +95,11 @@ func (s *jsonScanner) take(c byte) bool {
 }
 
 func (s *jsonScanner) value(depth int, ignore *fieldNode) bool {
-	if depth > jsonDepthMax {
-		return false
-	}
 	switch s.next() {
 	case '{':
-		return s.object(depth, ignore)
+		return depth < jsonDepthMax && s.object(depth, ignore)
 	case '[':
-		return s.array(depth, ignore)
+		return depth < jsonDepthMax && s.array(depth, ignore)
 	case '"':
 		return s.string()
 	case 't':
@@ -207,7 +204,7 @@ func (s *jsonScanner) sort(members []jsonMember) {
 	}
 	body := members[0].start
 	slices.SortFunc(members, byName)
-	s.scratch = s.scratch[:0]
+	s.scratch = slices.Grow(s.scratch[:0], len(s.out)-body)
 	for _, m := range members {
 		s.scratch = append(s.scratch, s.out[m.start:m.end]...)
 	}

@@ -19,10 +19,10 @@ func appendMultipart(buf, body []byte, boundary string) ([]byte, bool) {
 	}
 	whole := len(buf)
 	dash := []byte("--" + boundary)
-	text, rest, end := cutDelimiter(body, dash, atStart)
+	text, rest, end := cutDelimiter(body, dash)
 	buf = appendPart(buf, text)
 	for end == delimiter {
-		text, rest, end = cutDelimiter(rest, dash, inContent)
+		text, rest, end = cutDelimiter(rest, dash)
 		if end == malformed {
 			break
 		}
@@ -59,18 +59,11 @@ const (
 	closing
 )
 
-// linePlace says whether the text to be searched begins with a line of its own.
-type linePlace uint8
-
-const (
-	atStart linePlace = iota
-	inContent
-)
-
 // cutDelimiter cuts body at the first line that begins with dash. The line
-// break before a delimiter belongs to it.
-func cutDelimiter(body, dash []byte, place linePlace) (text, rest []byte, kind delimiterKind) {
-	if place == atStart && bytes.HasPrefix(body, dash) {
+// break before a delimiter belongs to it. A delimiter right behind another has
+// none of its own; the part between them lacks even its empty line.
+func cutDelimiter(body, dash []byte) (text, rest []byte, kind delimiterKind) {
+	if bytes.HasPrefix(body, dash) {
 		rest, kind = delimiterEnd(body[len(dash):])
 		return nil, rest, kind
 	}
@@ -80,9 +73,6 @@ func cutDelimiter(body, dash []byte, place linePlace) (text, rest []byte, kind d
 			return nil, nil, malformed
 		}
 		i += at
-		if i == 0 {
-			return nil, nil, malformed // no line break of its own
-		}
 		if body[i-1] != '\n' && body[i-1] != '\r' {
 			at = i + 1
 			continue

@@ -1,14 +1,19 @@
 package classify
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // IsAmbiguous reports whether two readers might take path for different ones:
 // it holds a dot segment, an empty segment (but a last one), a backslash, a
 // semicolon, a number sign, white space or a control character, a malformed
 // percent-encoding, or the percent-encoding of a character that needs none
-// (RFC 3986 section 2.3) or that shapes the path (/ \ ; % and controls).
+// (RFC 3986 section 2.3) or that shapes the path (/ \ ; % and controls), or,
+// decoded, what is no UTF-8 (a dot or slash can be spelt too long in it).
 func IsAmbiguous(path string) bool {
 	start := 0 // of the current segment
+	ascii := true
 	for i := 0; i < len(path); i++ {
 		switch c := path[i]; {
 		case c == '/':
@@ -23,10 +28,13 @@ func IsAmbiguous(path string) bool {
 			if !ok || isOddEncoded(b) {
 				return true
 			}
+			ascii = ascii && b < utf8.RuneSelf
+		default:
+			ascii = ascii && c < utf8.RuneSelf
 		}
 	}
 	last := path[start:]
-	return last == "." || last == ".."
+	return last == "." || last == ".." || !ascii && !utf8.ValidString(decodePath(path, slashIsData))
 }
 
 func isOddSegment(s string) bool { return s == "" || s == "." || s == ".." }

@@ -28,10 +28,10 @@ type Rule struct {
 //
 //  1. A path that can be read in more than one way (dot segments, also spelt
 //     %2e; empty segments; %2F, backslash or semicolon; a percent-encoded
-//     letter, digit, - . _ ~ or %; control characters; malformed encodings) is
-//     never granted a class laxer than its method's, by no rule and no
-//     operation: a POST to /search/%2e%2e/refunds is an effect whatever is
-//     said about /search/**.
+//     letter, digit, - . _ ~ or %; white space and control characters; a
+//     number sign; malformed encodings and UTF-8) is never granted a class
+//     laxer than its method's, by no rule and no operation: a POST to
+//     /search/%2e%2e/refunds is an effect whatever is said about /search/**.
 //  2. A rule that is stricter, or asks for approval, also holds for a path
 //     that one of those readings turns into a match: /%72efunds, //refunds,
 //     /refunds/ and /refunds;x=1 are held like /refunds.
