@@ -14,9 +14,9 @@ import (
 var passed atomic.Int64
 
 // Reach ends the process as kill -9 would, at the nth reaching of the point
-// that COUNTERFOIL_CRASH_POINT names as "name:n".
+// that CRASH_POINT names as "name:n".
 func Reach(p Point) {
-	name, n, _ := strings.Cut(os.Getenv("COUNTERFOIL_CRASH_POINT"), ":")
+	name, n, _ := strings.Cut(os.Getenv("CRASH_POINT"), ":")
 	if name != string(p) {
 		return
 	}
