@@ -7,8 +7,12 @@ import (
 )
 
 // credentialHeaders are the request headers that are never kept in clear,
-// whatever the config says.
-var credentialHeaders = [...]string{"Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key", "Counterfoil-Token"}
+// whatever the config says: the standard ones, and those under which widely
+// used APIs take a key or token.
+var credentialHeaders = [...]string{
+	"Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key", "Counterfoil-Token",
+	"Api-Key", "X-Goog-Api-Key", "X-Auth-Token", "X-Access-Token", "Private-Token", "X-Shopify-Access-Token", "X-Amz-Security-Token",
+}
 
 // secretParams are the query parameters whose values are never kept in clear.
 var secretParams = [...]string{
