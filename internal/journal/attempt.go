@@ -174,44 +174,52 @@ func (w *work) answered(r *keystore.Record, a answer) *Reply {
 }
 
 // settle applies an event. Where the body cannot be kept, the knowledge is kept
-// without it. Where the store does not answer, the receipt goes on trying in
-// the background, since what is known must not be lost while the process lives.
+// without it. Where the store does not answer, it goes on trying, since what is
+// known must not be lost while the process lives.
 func (w *work) settle(ctx context.Context, e keystore.Event, body []byte) (*keystore.Record, error) {
 	ctx = context.WithoutCancel(ctx)
 	r, err := w.store.Apply(ctx, w.ask.Key, e, body)
 	if errors.Is(err, keystore.ErrTooLarge) && e.Receipt != nil {
 		e.Receipt.Body = missingBody(body)
+		body = nil
 		r, err = w.store.Apply(ctx, w.ask.Key, e, nil)
 	}
 	if errors.Is(err, keystore.ErrUnavailable) {
 		w.settleLater(ctx, e, body)
+		return nil, err
 	}
+	w.flight.settled()
 	return r, err
 }
 
-// settleLater repeats an Apply until the store takes it.
+// settleLater repeats an Apply until the store takes it: in the background, or
+// where too many do so already, here.
 func (w *work) settleLater(ctx context.Context, e keystore.Event, body []byte) {
-	select {
-	case w.late <- struct{}{}:
-	default:
-		w.observe.trouble("too many receipts wait for the store; this one is given up", w.ask.Key, keystore.ErrUnavailable)
-		return
-	}
-	w.gate.stay()
-	go func() {
-		defer w.gate.leave()
-		defer func() { <-w.late }()
+	f := w.flights.join(w.ask.Key)
+	repeat := func() {
+		defer w.flights.leave(w.ask.Key, f)
 		for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 			select {
 			case <-time.After(pause):
 			case <-w.closed:
 				return
 			}
-			_, err := w.store.Apply(ctx, w.ask.Key, e, body)
-			if err == nil || !errors.Is(err, keystore.ErrUnavailable) {
-				w.flight.changed(nil, "")
+			if _, err := w.store.Apply(ctx, w.ask.Key, e, body); !errors.Is(err, keystore.ErrUnavailable) {
+				f.settled()
+				f.changed(nil, "")
 				return
 			}
 		}
-	}()
+	}
+	select {
+	case w.late <- struct{}{}:
+		w.gate.stay()
+		go func() {
+			defer w.gate.leave()
+			defer func() { <-w.late }()
+			repeat()
+		}()
+	default:
+		repeat()
+	}
 }

@@ -19,6 +19,10 @@ type flight struct {
 
 	mu      sync.Mutex
 	current *turn
+	// beginning counts those that are asking the store to begin; owned says that
+	// one of them has the attempt under way.
+	beginning int
+	owned     bool
 	// asking is held by the one that recovers the call.
 	asking chan struct{}
 }
@@ -75,4 +79,42 @@ func (f *flight) changed(reply *Reply, credential keystore.Digest) {
 	f.current.reply, f.current.credential = reply, credential
 	close(f.current.over)
 	f.current = &turn{over: make(chan struct{})}
+}
+
+// startBegin and endBegin stand around each Begin. endBegin takes the attempt
+// under way if the store has admitted one, and reports whether a pending one
+// that the store shows is an orphan: on record, but owned by nobody in this
+// process. Its Begin was never acknowledged, so nothing was sent for it.
+func (f *flight) startBegin() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.beginning++
+}
+
+func (f *flight) endBegin(admitted *keystore.Admission, epoch keystore.Epoch) (orphan bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.beginning--
+	if admitted == nil {
+		return false
+	}
+	switch admitted.Verdict.Action {
+	case keystore.Send, keystore.Resend:
+		f.owned = true
+	case keystore.Wait:
+		r := admitted.Record
+		if r == nil || r.State != keystore.Pending || len(r.Attempts) == 0 {
+			return false
+		}
+		return !f.owned && f.beginning == 0 && r.Attempts[len(r.Attempts)-1].Epoch == epoch
+	case keystore.Replay, keystore.Ask, keystore.Stop:
+	}
+	return false
+}
+
+// settled gives the attempt up: what came of it is on record.
+func (f *flight) settled() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.owned = false
 }

@@ -216,12 +216,16 @@ func (j *Journal) Close() { close(j.closed) }
 func (w *work) step(ctx context.Context) *Reply {
 	turn := w.flight.turn()
 	crashpoint.Reach(crashpoint.BeginBefore)
-	admission, err := w.store.Begin(ctx, &w.ask, w.out.Body)
+	admission, orphan, err := w.begin(ctx)
 	if err != nil {
 		return w.storeTrouble(err)
 	}
+	if orphan {
+		return w.disown(ctx, admission.Record)
+	}
 	switch v := admission.Verdict; v.Action {
 	case keystore.Send, keystore.Resend:
+		w.doubted = v.Action == keystore.Resend
 		crashpoint.Reach(crashpoint.BeginAfter)
 		return w.attempt(ctx, admission.Record)
 	case keystore.Replay:
@@ -234,6 +238,29 @@ func (w *work) step(ctx context.Context) *Reply {
 		return w.stop(admission.Record, v.Reason)
 	}
 	return w.storeTrouble(fmt.Errorf("verdict %d: %w", admission.Verdict.Action, keystore.ErrCorrupt))
+}
+
+func (w *work) begin(ctx context.Context) (a keystore.Admission, orphan bool, err error) {
+	w.flight.startBegin()
+	a, err = w.store.Begin(ctx, &w.ask, w.out.Body)
+	if err != nil {
+		w.flight.endBegin(nil, w.epoch)
+		return a, false, err
+	}
+	return a, w.flight.endBegin(&a, w.epoch), nil
+}
+
+// disown puts on record that nothing was sent for an attempt whose intent the
+// store kept without acknowledging it.
+func (w *work) disown(ctx context.Context, r *keystore.Record) *Reply {
+	_, err := w.store.Apply(context.WithoutCancel(ctx), w.ask.Key, keystore.Event{
+		Kind: keystore.SawUnsent, Attempt: r.AttemptsMade, Evidence: classify.Unsent, Outcome: classify.NotApplied,
+		Reason: "the store did not acknowledge the intent, so nothing was sent",
+	}, nil)
+	if err != nil {
+		return w.raced(err)
+	}
+	return nil
 }
 
 // storeTrouble answers for a store that cannot take or give. Nothing was sent
