@@ -134,7 +134,7 @@ func (w *work) finish(ctx context.Context, r *keystore.Record, a answer) *Reply 
 	crashpoint.Reach(crashpoint.FinishAfter)
 	reply := w.answered(settled, a)
 	if reply != nil && settled.State == keystore.Open {
-		w.flight.changed(reply, w.ask.Credential)
+		w.flight.changed(reply.coalesced(w.sentKey(settled)), w.ask.Credential)
 	} else {
 		w.flight.changed(nil, "")
 	}

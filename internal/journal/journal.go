@@ -184,7 +184,9 @@ func (j *Journal) Do(ctx context.Context, c *Call, s Stream) *Reply {
 	defer j.flights.leave(c.Key, w.flight)
 	for {
 		if reply := w.step(ctx); reply != nil {
-			reply.SentKey = w.sentKey(reply.Record)
+			if reply.SentKey == "" {
+				reply.SentKey = w.sentKey(reply.Record)
+			}
 			j.observe.done(w, reply, j.now().Sub(began))
 			return reply
 		}

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	"counterfoil/classify"
@@ -143,7 +144,7 @@ func (w *work) wait(ctx context.Context, r *keystore.Record, after keystore.Inst
 	select {
 	case <-t.over:
 		if t.reply != nil && t.credential == w.ask.Credential {
-			return t.reply.coalesced()
+			return t.reply.share()
 		}
 	case <-timer.C:
 	case <-ctx.Done():
@@ -152,15 +153,24 @@ func (w *work) wait(ctx context.Context, r *keystore.Record, after keystore.Inst
 	return nil
 }
 
-// coalesced is the reply as one gets it who waited for it.
-func (r *Reply) coalesced() *Reply {
+// coalesced is the reply as those get it who waited for it; nil if they cannot.
+func (r *Reply) coalesced(sentKey string) *Reply {
 	if r.Streamed {
 		return nil
 	}
 	c := *r
+	c.SentKey = sentKey
+	c.Header = slices.Clone(r.Header)
 	if c.Refusal == nil {
 		c.Outcome = Coalesced
 	}
+	return &c
+}
+
+// share returns a copy of a reply that others have too.
+func (r *Reply) share() *Reply {
+	c := *r
+	c.Header = slices.Clone(r.Header)
 	return &c
 }
 
