@@ -21,6 +21,8 @@ type wire struct {
 	ended atomic.Bool
 }
 
+func newWire(nc net.Conn) *wire { return &wire{Conn: nc} }
+
 func (w *wire) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	if err == io.EOF {
@@ -67,7 +69,7 @@ func (c *Client) newConn(nc net.Conn) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
-	w := &wire{Conn: nc}
+	w := newWire(nc)
 	return &conn{client: c, wire: w, raw: raw, nc: w, keep: c.timeouts.Keep}, nil
 }
 

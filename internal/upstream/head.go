@@ -63,14 +63,15 @@ func cutLine(s string) (line, rest string) {
 
 func parseStatusLine(line string) (head, error) {
 	h := head{length: -1}
-	switch version, _, _ := strings.Cut(line, " "); version {
+	version, line, _ := strings.Cut(line, " ")
+	switch version {
 	case "HTTP/1.1":
 	case "HTTP/1.0":
 		h.http10 = true
 	default:
 		return h, errNotHTTP
 	}
-	code, reason, _ := strings.Cut(line[len("HTTP/1.1 "):], " ")
+	code, reason, _ := strings.Cut(line, " ")
 	n, err := strconv.Atoi(code)
 	if err != nil || len(code) != 3 || code[0] < '1' || code[0] > '9' || !validValue(reason) {
 		return h, errStatusLine
