@@ -1,0 +1,395 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/net/http/httpproxy"
+
+	"counterfoil/classify"
+	"counterfoil/internal/admin"
+	"counterfoil/internal/config"
+	"counterfoil/internal/journal"
+	"counterfoil/internal/upstream"
+	"counterfoil/keystore"
+	"counterfoil/keystore/badger"
+	"counterfoil/providers"
+	"counterfoil/proxy"
+)
+
+const (
+	// lockWait is how long a sidecar that starts waits for one that is about to
+	// end on the same directory, as in a rolling restart.
+	lockWait = 15 * time.Second
+	// sweepPause is how long retention rests when nothing is left to do.
+	sweepPause = 10 * time.Minute
+	// shutdownGrace is for what remains after the drain: last answers, and the
+	// store's last commit.
+	shutdownGrace = 5 * time.Second
+)
+
+func newServeCommand(env clientEnv) *cobra.Command {
+	var announce bool
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Serve (what happens without a command)", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := loadConfig(env)
+			if err != nil {
+				return err
+			}
+			if err := cfg.CheckServe(); err != nil {
+				return usageError{err}
+			}
+			s := &sidecar{cfg: cfg, log: newLogger(cfg, env.stderr)}
+			if announce {
+				s.announce = env.stdout
+			}
+			return s.run(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVar(&announce, "announce", false, "print the data listener's address on standard output once ready")
+	return cmd
+}
+
+func loadConfig(env clientEnv) (*config.Config, error) {
+	cfg, err := config.Load(env.environ(), env.readFile)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("the configuration has mistakes:\n%w", err)}
+	}
+	return cfg, nil
+}
+
+func newLogger(cfg *config.Config, out io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: cfg.LogLevel.Level()}
+	if cfg.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(out, options))
+	}
+	return slog.New(slog.NewTextHandler(out, options))
+}
+
+// A sidecar is one life of the program, from an open store to a drained one.
+type sidecar struct {
+	cfg      *config.Config
+	log      *slog.Logger
+	announce io.Writer
+
+	metrics *admin.Metrics
+	admin   *admin.Server
+	journal *journal.Journal
+	proxy   *proxy.Server
+	closers []func()
+}
+
+// run serves until ctx ends, then drains. Errors of closing are joined to what
+// ended it.
+func (s *sidecar) run(ctx context.Context) (err error) {
+	for _, w := range s.cfg.Warnings {
+		s.log.Warn(w)
+	}
+	upstreams, err := s.upstreams()
+	if err != nil {
+		return usageError{err}
+	}
+	defer s.closeAll()
+	listeners, err := s.listen()
+	if err != nil {
+		return err
+	}
+	defer listeners.close()
+	s.metrics = admin.NewMetrics(versionText())
+	store, err := s.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if err := s.build(store, upstreams, listeners); err != nil {
+		return err
+	}
+	return s.serve(ctx, store, listeners)
+}
+
+func (s *sidecar) openStore(ctx context.Context) (keystore.Store, error) {
+	began := time.Now()
+	store, err := badger.Open(ctx, badger.Config{
+		Dir: s.cfg.Data, Logger: s.log.With("part", "badger"), LockWait: lockWait, ReserveBytes: int64(s.cfg.Reserve),
+		Observe: badger.Observer{
+			BatchCommitted: s.metrics.CommitObserved,
+			CommitFailed:   func(err error) { s.log.Error("a batch could not be committed", "error", err) },
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	facts := store.Facts()
+	s.log.Info("journal open", "data", s.cfg.Data, "epoch", uint64(facts.Epoch), "in_doubt_since_last_life", facts.Doubtful, "took", time.Since(began))
+	return store, nil
+}
+
+// upstreams makes of each configured upstream what the journal needs. The error
+// joins every mistake.
+func (s *sidecar) upstreams() ([]*journal.Upstream, error) {
+	var list []*journal.Upstream
+	var errs []error
+	for _, u := range s.cfg.Upstreams {
+		made, err := s.upstream(u)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("upstream %s: %w", u.Name, err))
+			continue
+		}
+		list = append(list, made)
+	}
+	return list, errors.Join(errs...)
+}
+
+func (s *sidecar) upstream(u *config.Upstream) (*journal.Upstream, error) {
+	adapter, err := adapterOf(u)
+	if err != nil {
+		return nil, err
+	}
+	base, err := url.Parse(u.URL)
+	if err != nil {
+		return nil, errors.New("its URL cannot be read")
+	}
+	target := upstream.Config{
+		URL: u.URL, MaxConns: u.MaxConns, CAFile: u.CA, Proxy: s.proxyFunc(),
+		Timeouts: upstream.Timeouts{Connect: u.Timeouts.Connect, FirstByte: u.Timeouts.FirstByte, Idle: u.Timeouts.Idle, Attempt: u.Timeouts.Attempt},
+	}
+	sender, err := upstream.New(target)
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, sender.Close)
+	finder, err := upstream.NewFinder(target)
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, finder.Close)
+	made := &journal.Upstream{
+		Name: u.Name, Origin: base.Scheme + "://" + base.Host, Sender: sender, Finder: finder, Adapter: adapter,
+		Rules: u.Compiled.Rules, Outcomes: u.Compiled.Outcomes, Secrets: u.Compiled.Secrets, Ignore: u.Compiled.Ignore,
+		Bind: bindings[u.Bind], PauseOnUnknown: u.PauseOnUnknown == config.PauseRun, RecordReads: u.RecordReads,
+	}
+	if u.Auth.Header != "" {
+		made.Auth = classify.Field{Name: u.Auth.Header, Value: u.Auth.Value.Reveal()}
+	}
+	return made, nil
+}
+
+// bindings are the journal's words for the configuration's.
+var bindings = map[config.Bind]journal.Binding{
+	config.BindNothing: journal.BindNothing, config.BindAuthorization: journal.BindAuthorization, config.BindSubject: journal.BindSubject,
+}
+
+func adapterOf(u *config.Upstream) (*providers.Adapter, error) {
+	if u.Operations.Node == nil {
+		return nil, nil
+	}
+	return providers.Parse(providers.Position{Source: u.Operations.Source, Path: u.Operations.Path}, u.Operations.Node)
+}
+
+func (s *sidecar) proxyFunc() func(*url.URL) (*url.URL, error) {
+	p := httpproxy.Config{HTTPProxy: s.cfg.Proxy.HTTP.Reveal(), HTTPSProxy: s.cfg.Proxy.HTTPS.Reveal(), NoProxy: s.cfg.Proxy.No}
+	return p.ProxyFunc()
+}
+
+// build wires journal, proxy and admin over an open store.
+func (s *sidecar) build(store keystore.Store, upstreams []*journal.Upstream, l *listeners) (err error) {
+	s.journal, err = journal.New(journal.Config{
+		Store: store, Upstreams: upstreams, Jitter: rand.Float64, Observer: admin.Observe(s.metrics, s.log),
+	})
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.journal.Close)
+	tokens := make(map[string]string, len(s.cfg.Tokens))
+	for _, t := range s.cfg.Tokens {
+		tokens[t.Token.Reveal()] = t.Namespace
+	}
+	targets := make([]proxy.Upstream, 0, len(s.cfg.Upstreams))
+	for _, u := range s.cfg.Upstreams {
+		targets = append(targets, proxy.Upstream{Name: u.Name, URL: u.URL})
+	}
+	s.proxy, err = proxy.New(proxy.Config{
+		Journal: s.journal, Records: store, Upstreams: targets, Tokens: tokens, Namespace: s.cfg.Namespace, Run: s.cfg.Run,
+		AllowedHosts: s.cfg.AllowedHosts, AdminURL: "http://" + l.admin.Addr().String(), Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.admin, err = admin.New(admin.Config{
+		Listen: string(s.cfg.AdminListen), Token: s.cfg.AdminToken.Reveal(), AllowedHosts: s.cfg.AllowedHosts, Namespace: s.cfg.Namespace,
+		Store: store, Metrics: s.metrics, Logger: s.log,
+	})
+	return err
+}
+
+// serve runs everything until ctx ends or a listener fails, then ends it in
+// order: no new calls, receipts of those in flight, listeners, store.
+func (s *sidecar) serve(ctx context.Context, store keystore.Store, l *listeners) error {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	work := newGroup(life)
+	defer work.wait()
+	defer end()
+
+	work.run("admin", func(context.Context) error { return s.admin.Serve(l.admin) })
+	if err := s.journal.Scan(ctx); err != nil {
+		return errors.Join(fmt.Errorf("going over the calls in doubt: %w", err), s.shutdown(end))
+	}
+	for _, d := range l.data {
+		work.run("data listener "+d.upstream, func(context.Context) error { return s.proxy.Serve(d.Listener, d.upstream) })
+	}
+	work.run("recovery", func(ctx context.Context) error { s.journal.Recover(ctx); return nil })
+	work.run("retention", func(ctx context.Context) error { return s.sweep(ctx, store) })
+	s.admin.Enter(admin.Serving)
+	s.log.Info("serving", "version", versionText(), "config", s.cfg, "listen", l.data[0].Addr().String(), "admin", l.admin.Addr().String())
+	if s.announce != nil {
+		fmt.Fprintln(s.announce, l.data[0].Addr())
+	}
+	select {
+	case <-ctx.Done():
+		return s.shutdown(end)
+	case err := <-work.failed:
+		return errors.Join(err, s.shutdown(end))
+	}
+}
+
+// shutdown drains within the configured bound. What is in flight after it is cut
+// off, and in doubt at the next start.
+func (s *sidecar) shutdown(end context.CancelFunc) error {
+	s.admin.Enter(admin.Draining)
+	s.log.Info("draining", "at_most", time.Duration(s.cfg.Drain))
+	bound, cancel := context.WithTimeout(context.Background(), time.Duration(s.cfg.Drain))
+	defer cancel()
+	if err := s.journal.Drain(bound); err != nil {
+		s.log.Warn("calls in flight are cut off, and will be in doubt", "error", err)
+	}
+	end()
+	grace, cancelGrace := context.WithTimeout(context.Background(), shutdownGrace)
+	defer cancelGrace()
+	if err := s.proxy.Shutdown(grace); err != nil {
+		s.log.Warn("connections are cut off", "error", err)
+	}
+	if err := s.admin.Shutdown(grace); err != nil {
+		s.log.Warn("the admin listener is cut off", "error", err)
+	}
+	s.log.Info("ended")
+	return nil
+}
+
+// sweep ends what retention says is over, a step at a time.
+func (s *sidecar) sweep(ctx context.Context, store keystore.Store) error {
+	retention := keystore.Retention{AfterEnd: s.cfg.Retention.AfterEnd, AfterChange: s.cfg.Retention.AfterChange, Tombstone: s.cfg.Retention.Tombstone}
+	pause := min(sweepPause, max(time.Second, min(retention.AfterEnd, retention.AfterChange)/10))
+	for {
+		more, err := store.Sweep(ctx, retention)
+		if err != nil && ctx.Err() == nil {
+			s.log.Error("retention", "error", err)
+		}
+		rest := pause
+		if more && err == nil {
+			rest = 0
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(rest):
+		}
+	}
+}
+
+func (s *sidecar) closeAll() {
+	for _, c := range s.closers {
+		c()
+	}
+}
+
+// listeners are the sockets, bound before the store is opened, so that a port
+// that is taken is known at once.
+type listeners struct {
+	admin net.Listener
+	data  []dataListener
+}
+
+type dataListener struct {
+	net.Listener
+	// upstream is empty for the common listener.
+	upstream string
+}
+
+func (s *sidecar) listen() (*listeners, error) {
+	l := &listeners{}
+	var errs []error
+	bind := func(what string, address config.Address) net.Listener {
+		ln, err := net.Listen("tcp", string(address))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", what, err))
+		}
+		return ln
+	}
+	add := func(what string, address config.Address, upstream string) {
+		if ln := bind(what, address); ln != nil {
+			l.data = append(l.data, dataListener{ln, upstream})
+		}
+	}
+	add("data listener", s.cfg.Listen, "")
+	for _, u := range s.cfg.Upstreams {
+		if u.Listen != "" {
+			add("listener of upstream "+u.Name, u.Listen, u.Name)
+		}
+	}
+	l.admin = bind("admin listener", s.cfg.AdminListen)
+	if len(errs) > 0 {
+		l.close()
+		return nil, errors.Join(errs...)
+	}
+	return l, nil
+}
+
+func (l *listeners) close() {
+	for _, d := range l.data {
+		_ = d.Close() // it may be closed already
+	}
+	if l.admin != nil {
+		_ = l.admin.Close()
+	}
+}
+
+// A group runs the parts of a process that go on side by side.
+type group struct {
+	ctx    context.Context
+	done   chan struct{}
+	count  int
+	failed chan error
+}
+
+func newGroup(ctx context.Context) *group {
+	return &group{ctx: ctx, done: make(chan struct{}), failed: make(chan error, 1)}
+}
+
+// run starts a part. The first one to fail is told in failed.
+func (g *group) run(what string, part func(context.Context) error) {
+	g.count++
+	go func() {
+		if err := part(g.ctx); err != nil {
+			select {
+			case g.failed <- fmt.Errorf("%s: %w", what, err):
+			default:
+			}
+		}
+		g.done <- struct{}{}
+	}()
+}
+
+func (g *group) wait() {
+	for range g.count {
+		<-g.done
+	}
+}
