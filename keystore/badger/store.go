@@ -1,0 +1,333 @@
+package badger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"counterfoil/keystore"
+)
+
+// A Store keeps the journal in a directory of its own. Make one with [Open].
+type Store struct {
+	config Config
+	codec  *keystore.Codec
+	clock  clock
+	space  space
+	facts  keystore.Facts
+	stages stages
+
+	// last is the newest number given out.
+	last atomic.Uint64
+	// counts is how many calls each unsettled index lists.
+	counts [len(indexes)]atomic.Int64
+
+	queue   chan *operation
+	closing sync.RWMutex // held to close the queue
+	closed  bool
+	stopped chan struct{}
+
+	// floors are the marks' as readers see them. They are stored before the
+	// commit that lowers one, so that no reader misses what it can see.
+	floors atomic.Pointer[[len(indexes)][]byte]
+
+	// access is held for reading by whoever reads from engine, and for writing
+	// to change engine and failure. Only the committer does that.
+	access  sync.RWMutex
+	engine  *engine
+	failure error
+
+	// The rest is the committer's own.
+	known        *known
+	marks        marks
+	batchBytes   int
+	batchChanges int
+	reopenedAt   time.Time
+	measuredAt   time.Time
+	background   int64
+
+	// sweeping is held by the one who sweeps; swept is where it looks next.
+	sweeping sync.Mutex
+	swept    number
+}
+
+var _ keystore.Store = (*Store)(nil)
+
+func (s *Store) nextNumber() number { return number(s.last.Add(1)) }
+
+// read runs fn on what is durable now. fn must be quick.
+func (s *Store) read(fn func(r reader) error) error {
+	s.access.RLock()
+	defer s.access.RUnlock()
+	if s.engine == nil {
+		if s.failure != nil {
+			return fmt.Errorf("%w: %w", keystore.ErrUnavailable, s.failure)
+		}
+		return errClosed
+	}
+	r := reader{s.engine.snapshot(), s.codec}
+	defer r.release()
+	return fn(r)
+}
+
+// Begin implements [keystore.Store].
+func (s *Store) Begin(ctx context.Context, q *keystore.Request, body []byte) (keystore.Admission, error) {
+	if err := q.Key.Validate(); err != nil {
+		return keystore.Admission{}, err
+	}
+	adm, answered, err := s.answer(q)
+	if answered || err != nil {
+		return adm, begins(q.Key, err)
+	}
+	in, err := s.receive(ctx, body, 0)
+	if err != nil {
+		return adm, begins(q.Key, err)
+	}
+	asked := *q
+	asked.Intent = ownIntent(q.Intent)
+	err = s.do(ctx, func(v *view) (st *step, err error) {
+		st, adm, err = v.begin(&asked, in)
+		return st, err
+	})
+	if err != nil || adm.Verdict.Action != keystore.Send {
+		in.release(ctx)
+	}
+	if err != nil {
+		return keystore.Admission{}, begins(q.Key, err)
+	}
+	adm.Record = own(adm.Record)
+	return adm, nil
+}
+
+func begins(k keystore.Key, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("beginning %s: %w", k, err)
+}
+
+// answer decides from what is durable, and reports whether that is enough:
+// whether nothing has to be written for it.
+func (s *Store) answer(q *keystore.Request) (adm keystore.Admission, answered bool, err error) {
+	err = s.read(func(r reader) error {
+		in, c, err := r.find(q.Key)
+		if err != nil || c == nil || s.ownerDied(c.record) {
+			return err
+		}
+		v := keystore.Decide(c.record, in.facts(), q, s.clock.now())
+		if v.Action == keystore.Send || v.Action == keystore.Resend || v.GiveUp {
+			return nil
+		}
+		adm, answered = keystore.Admission{Verdict: v, Record: c.record}, true
+		return nil
+	})
+	return adm, answered, err
+}
+
+// ownerDied reports whether the attempt under way belongs to an earlier epoch.
+func (s *Store) ownerDied(r *keystore.Record) bool {
+	if r.State != keystore.Pending {
+		return false
+	}
+	a := r.Attempt(r.AttemptsMade)
+	return a == nil || a.Epoch < s.facts.Epoch
+}
+
+// begin is Begin's atomic step.
+func (v *view) begin(q *keystore.Request, body incoming) (*step, keystore.Admission, error) {
+	st := v.step()
+	prev, err := st.open(q.Key)
+	if err != nil {
+		return nil, keystore.Admission{}, err
+	}
+	was, err := v.buryOwner(prev, st.now)
+	if err != nil {
+		return nil, keystore.Admission{}, err
+	}
+	next, verdict, err := keystore.Admit(was, st.run.facts(), q, st.now)
+	if err != nil {
+		return nil, keystore.Admission{}, err
+	}
+	sends := verdict.Action == keystore.Send || verdict.Action == keystore.Resend
+	if sends && v.s.space.room() != forAll {
+		return nil, keystore.Admission{}, keystore.ErrFull
+	}
+	if next == nil {
+		next = was
+	}
+	adm := keystore.Admission{Verdict: verdict, Record: next}
+	if prev != nil && next == prev.record {
+		return nil, adm, nil
+	}
+	if verdict.Action == keystore.Send {
+		if next.Intent.Body, err = st.place(body); err != nil {
+			return nil, keystore.Admission{}, err
+		}
+		if prev != nil {
+			st.drop(prev.record.Intent.Body)
+		}
+	}
+	return st, adm, st.record(q.Key, prev, next)
+}
+
+// buryOwner moves a call on whose attempt belongs to a dead epoch.
+func (v *view) buryOwner(c *call, now keystore.Instant) (*keystore.Record, error) {
+	switch {
+	case c == nil:
+		return nil, nil
+	case v.s.ownerDied(c.record):
+		return keystore.Next(c.record, keystore.Event{Kind: keystore.EpochDied}, now)
+	}
+	return c.record, nil
+}
+
+// Apply implements [keystore.Store].
+func (s *Store) Apply(ctx context.Context, k keystore.Key, e keystore.Event, body []byte) (*keystore.Record, error) {
+	rec, err := s.apply(ctx, k, e, body)
+	if err != nil {
+		return nil, fmt.Errorf("applying %s to %s: %w", e.Kind, k, err)
+	}
+	return own(rec), nil
+}
+
+func (s *Store) apply(ctx context.Context, k keystore.Key, e keystore.Event, body []byte) (rec *keystore.Record, err error) {
+	if err := k.Validate(); err != nil {
+		return nil, err
+	}
+	if e.Begin != nil && e.Begin.Key != k {
+		return nil, fmt.Errorf("%w: the event begins %s", keystore.ErrInvalidKey, e.Begin.Key)
+	}
+	e.Receipt, e.Begin = ownReceipt(e.Receipt), ownBeginning(e.Begin)
+	in, err := s.receiveFor(ctx, &e, body)
+	if err != nil {
+		return nil, err
+	}
+	err = s.do(ctx, func(v *view) (st *step, err error) {
+		st, rec, err = v.apply(k, e, in)
+		return st, err
+	})
+	if err != nil {
+		in.release(ctx)
+	}
+	return rec, err
+}
+
+// receiveFor takes in the body of an event's receipt, or of the intent of an
+// event without one.
+func (s *Store) receiveFor(ctx context.Context, e *keystore.Event, body []byte) (incoming, error) {
+	switch {
+	case e.Receipt == nil && e.Begin == nil:
+		return incoming{}, nil
+	case e.Receipt == nil:
+		return s.receive(ctx, body, 0)
+	case e.Receipt.Body.Ref != 0, e.Receipt.Body.Missing:
+		return incoming{body: e.Receipt.Body}, nil
+	}
+	return s.receive(ctx, body, InlineBytesMax)
+}
+
+// apply is Apply's atomic step.
+func (v *view) apply(k keystore.Key, e keystore.Event, body incoming) (*step, *keystore.Record, error) {
+	st := v.step()
+	prev, err := st.open(k)
+	if err != nil {
+		return nil, nil, err
+	}
+	var was *keystore.Record
+	if prev != nil {
+		was = prev.record
+	}
+	next, err := keystore.Next(was, e, st.now)
+	if was == nil && (err != nil || e.Begin == nil) {
+		return nil, nil, errors.Join(keystore.ErrNotFound, err)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := st.placeFor(&e, was, next, body); err != nil {
+		return nil, nil, err
+	}
+	return st, next, st.record(k, prev, next)
+}
+
+func (st *step) placeFor(e *keystore.Event, was, next *keystore.Record, in incoming) error {
+	body, err := st.place(in)
+	if err != nil {
+		return err
+	}
+	switch {
+	case e.Receipt != nil:
+		next.Receipt.Body = body
+		if was.Receipt != nil {
+			st.drop(was.Receipt.Body)
+		}
+	case e.Begin != nil && e.Kind != keystore.ResendBegun:
+		next.Intent.Body = body
+		if was != nil {
+			st.drop(was.Intent.Body)
+		}
+	}
+	return nil
+}
+
+// Call implements [keystore.Store].
+func (s *Store) Call(_ context.Context, k keystore.Key) (rec *keystore.Record, err error) {
+	err = s.read(func(r reader) error {
+		_, c, err := r.find(k)
+		if err != nil {
+			return err
+		}
+		if c == nil {
+			return keystore.ErrNotFound
+		}
+		rec = c.record
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading call %s: %w", k, err)
+	}
+	return rec, nil
+}
+
+// Facts implements [keystore.Store].
+func (s *Store) Facts() keystore.Facts { return s.facts }
+
+// closePatience bounds the wait for Badger's last writes. What was acknowledged
+// is durable without them.
+const closePatience = 30 * time.Second
+
+// Close implements [keystore.Store].
+func (s *Store) Close() error {
+	s.closing.Lock()
+	if s.closed {
+		s.closing.Unlock()
+		<-s.stopped
+		return nil
+	}
+	s.closed = true
+	close(s.queue)
+	s.closing.Unlock()
+	<-s.stopped
+	return s.closeEngine()
+}
+
+func (s *Store) closeEngine() error {
+	s.access.Lock()
+	defer s.access.Unlock()
+	e := s.engine
+	s.engine = nil
+	if e == nil {
+		return nil
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- e.close() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(closePatience):
+		return fmt.Errorf("the disk did not take the last writes within %s; they are in the log", closePatience)
+	}
+}

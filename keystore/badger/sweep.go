@@ -1,0 +1,221 @@
+package badger
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"counterfoil/keystore"
+)
+
+// A run goes in three moves. Each is safe to be interrupted, and the next sweep
+// carries on.
+//
+//  1. One commit marks the run: from then on all of its calls so far count as
+//     tombstones for every reader, and nothing of it is sent again.
+//  2. Portion by portion, bodies go and records are rewritten as tombstones.
+//  3. After Retention.Tombstone, portion by portion, the tombstones go, and the
+//     run with the last of them.
+
+const (
+	// sweepRuns is how many runs one step looks at, sweepCalls and sweepChanges
+	// how much it changes.
+	sweepRuns    = 1024
+	sweepCalls   = 512
+	sweepChanges = 2048
+)
+
+// Sweep implements [keystore.Store]. One step looks at some of the runs, and
+// changes at most a portion of one of them.
+func (s *Store) Sweep(ctx context.Context, r keystore.Retention) (more bool, err error) {
+	s.sweeping.Lock()
+	defer s.sweeping.Unlock()
+	r = r.WithDefaults()
+	n, found, wrapped, err := s.nextDue(r)
+	if err != nil || !found {
+		return !wrapped, sweeps(err)
+	}
+	err = s.do(ctx, func(v *view) (*step, error) { return v.sweep(n, r) })
+	return true, sweeps(err)
+}
+
+func sweeps(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("sweeping: %w", err)
+}
+
+// nextDue looks for a run that has something to be done, from where the last
+// step ended. The run stays where the next step looks first, until nothing is
+// left to do for it.
+func (s *Store) nextDue(r keystore.Retention) (due number, found, wrapped bool, err error) {
+	looked, last := 0, s.swept
+	err = s.read(func(rd reader) error {
+		return rd.scan([]byte{runPrefix}, runKey(s.swept), values, func(item *badger.Item) (bool, error) {
+			last = lastNumber(item.Key())
+			value, err := item.ValueCopy(nil)
+			if err != nil {
+				return false, readError(err)
+			}
+			in := new(run)
+			if err := s.codec.Decode(value, in); err != nil {
+				s.config.Logger.Error("a run cannot be read and is not swept", "number", last, "error", err)
+			} else if in.due(r, s.clock.now()) != nothing {
+				due, found = last, true
+				return false, nil
+			}
+			looked++
+			return looked < sweepRuns, nil
+		})
+	})
+	switch {
+	case err != nil:
+		return 0, false, false, err
+	case found:
+		s.swept = due
+	case looked < sweepRuns:
+		s.swept, wrapped = 0, true
+	default:
+		s.swept = last + 1
+	}
+	return due, found, wrapped, nil
+}
+
+// A move is what retention has to do about a run.
+type move uint8
+
+const (
+	nothing move = iota
+	expire
+	rewrite
+	forget
+)
+
+func (r *run) due(ret keystore.Retention, now keystore.Instant) move {
+	live := r.Totals.all() - r.Totals.in(keystore.Expired)
+	switch {
+	case r.SweptThrough < r.ExpiredThrough:
+		return rewrite
+	case live > 0 && r.Totals.unsettled() == 0 && ret.Over(&r.Run, now):
+		return expire
+	case live == 0 && now >= max(r.ExpiredAt, r.Run.TouchedAt).Add(ret.Tombstone):
+		return forget
+	}
+	return nothing
+}
+
+// sweep makes one run's next move, if it is still due.
+func (v *view) sweep(n number, r keystore.Retention) (*step, error) {
+	st := v.step()
+	in, err := v.runOf(n)
+	if err != nil {
+		return nil, err
+	}
+	st.runNumber = n
+	updated := *in
+	st.run = &updated
+	switch in.due(r, st.now) {
+	case expire:
+		updated.expire(number(v.s.last.Load()), st.now)
+		return st, nil
+	case rewrite:
+		return st, st.rewrite(&updated)
+	case forget:
+		return st, st.forget(&updated)
+	case nothing:
+	}
+	return nil, nil
+}
+
+// expire makes tombstones of all calls up to the given number.
+func (r *run) expire(through number, now keystore.Instant) {
+	all := r.Totals.all()
+	r.ExpiredThrough, r.ExpiredAt = through, now
+	r.Totals = totals(nil).plus(keystore.Expired, all)
+}
+
+// rewrite makes a portion of the run's tombstones real.
+func (st *step) rewrite(in *run) error {
+	v, n := st.v, st.runNumber
+	from := callKey(n, in.SweptThrough+1)
+	in.SweptThrough = in.ExpiredThrough
+	calls := 0
+	return v.scan(callScope(n), from, values, func(item *badger.Item) (bool, error) {
+		seq := lastNumber(item.Key())
+		if seq > in.ExpiredThrough {
+			return false, nil
+		}
+		if calls == sweepCalls || len(st.changes) >= sweepChanges || st.bytes > v.s.batchBytes/2 {
+			in.SweptThrough = seq - 1
+			return false, nil
+		}
+		calls++
+		return true, st.rewriteCall(in, seq, item)
+	})
+}
+
+func (st *step) rewriteCall(in *run, seq number, item *badger.Item) error {
+	value, err := item.ValueCopy(nil)
+	if err != nil {
+		return readError(err)
+	}
+	rec := new(keystore.Record)
+	if err := st.v.codec.Decode(value, rec); err != nil {
+		st.v.s.config.Logger.Error("a call whose time is over cannot be read and stays", "number", seq, "error", err)
+		return nil
+	}
+	if rec.State == keystore.Expired {
+		return nil
+	}
+	st.drop(rec.Intent.Body)
+	if rec.Receipt != nil {
+		st.drop(rec.Receipt.Body)
+	}
+	tombstone, err := in.asOf(seq, rec)
+	if err != nil {
+		return err
+	}
+	return st.write(&call{seq, tombstone})
+}
+
+// forget removes a portion of the run's tombstones, and with the last of them the
+// run.
+func (st *step) forget(in *run) error {
+	v, n, calls := st.v, st.runNumber, 0
+	done := true
+	err := v.scan(callScope(n), callScope(n), values, func(item *badger.Item) (bool, error) {
+		if calls == sweepCalls {
+			done = false
+			return false, nil
+		}
+		calls++
+		return true, st.forgetCall(item)
+	})
+	if err != nil {
+		return err
+	}
+	in.Totals = in.Totals.plus(keystore.Expired, -min(calls, in.Totals.in(keystore.Expired)))
+	if done {
+		st.remove(nameKey(in.Run.Namespace, in.Run.Name))
+		st.remove(listKey(in.Run.Namespace, n))
+		st.remove(runKey(n))
+		st.forgotten = true
+	}
+	return nil
+}
+
+func (st *step) forgetCall(item *badger.Item) error {
+	st.remove(item.KeyCopy(nil))
+	value, err := item.ValueCopy(nil)
+	if err != nil {
+		return readError(err)
+	}
+	rec := new(keystore.Record)
+	if err := st.v.codec.Decode(value, rec); err != nil {
+		return nil // its index entry leads nowhere, and goes with no run to lead to it
+	}
+	st.remove(indexKey(st.runNumber, hashCall(rec.Key.Turn, rec.Key.Call)))
+	return nil
+}
