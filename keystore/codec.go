@@ -38,6 +38,8 @@ func NewCodec() (*Codec, error) {
 		MaxNestedLevels:  16,
 		MaxArrayElements: 1 << 16,
 		MaxMapPairs:      1 << 10,
+		// What a newer program added must not be lost by writing the rest back.
+		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
 	}.DecMode()
 	if err != nil {
 		return nil, fmt.Errorf("setting up the decoder: %w", err)
@@ -56,7 +58,8 @@ func (c *Codec) Encode(v any) ([]byte, error) {
 }
 
 // Decode reads what Encode wrote into v. The error wraps ErrCorrupt or
-// ErrNewerFormat. It never panics, and v does not share memory with stored.
+// ErrNewerFormat. It never panics, and v does not share memory with stored. If v
+// has a method Validate() error, what it holds is checked with it.
 func (c *Codec) Decode(stored []byte, v any) error {
 	if len(stored) == 0 {
 		return fmt.Errorf("decoding %T: no bytes: %w", v, ErrCorrupt)
@@ -68,7 +71,16 @@ func (c *Codec) Decode(stored []byte, v any) error {
 		return fmt.Errorf("decoding %T: format 0: %w", v, ErrCorrupt)
 	}
 	if err := c.dec.Unmarshal(stored[1:], v); err != nil {
+		var unknown *cbor.UnknownFieldError
+		if errors.As(err, &unknown) {
+			return fmt.Errorf("decoding %T: it has a field that this program does not know: %w", v, ErrNewerFormat)
+		}
 		return fmt.Errorf("decoding %T: %w", v, errors.Join(ErrCorrupt, err))
+	}
+	if checked, ok := v.(interface{ Validate() error }); ok {
+		if err := checked.Validate(); err != nil {
+			return fmt.Errorf("decoding %T: %w", v, err)
+		}
 	}
 	return nil
 }

@@ -228,7 +228,7 @@ func nextLookup(r *Record, q *Request, now Instant) (Instant, bool) {
 		return now, true
 	case r.LastMissAt < believable:
 		return believable, true
-	case !q.Lookup.Believable:
+	case !q.Lookup.Believable || !sameAccount(r, &q.Beginning):
 		return 0, false
 	}
 	return max(now, r.LastMissAt.Add(q.Lookup.Spacing)), true
@@ -256,10 +256,12 @@ func (q *Request) gaveUpBecause(r *Record) string {
 		return q.LookupReason
 	case q.LookupSpent || r.LookupFailures >= LookupFailuresMax:
 		return "the lookup cannot tell"
+	case !sameAccount(r, &q.Beginning):
+		return "who asks would reach another target or account than the call did"
 	case len(q.Means) == 0:
 		return "this upstream has no lookup, and its provider is not known to deduplicate a repeat"
-	case r.Class == classify.Keyed && !repeatIsSafeFor(r, &q.Beginning, r.UpdatedAt):
-		return "the provider may have forgotten the key, or the repeat would use another account"
+	case r.Class == classify.Keyed:
+		return "the provider may have forgotten the key"
 	}
 	return "nothing is left to try"
 }

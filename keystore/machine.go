@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"counterfoil/classify"
 )
@@ -29,7 +30,8 @@ type Event struct {
 	Receipt *Receipt
 	// Absence comes with LookupAbsent.
 	Absence Absence
-	// Begin comes with Begun, ResendBegun, WasHeld and WasPlanned.
+	// Begin comes with Begun, ResendBegun, WasHeld and WasPlanned; and with
+	// LookupAbsent, where it says on whose account the provider was asked.
 	Begin *Beginning
 	// Actor names the person behind an operator's event, Note says why.
 	Actor string
@@ -72,7 +74,7 @@ type Absence struct {
 // BelievableFrom is the earliest time at which a miss of a lookup counts for a
 // call in doubt since then.
 func (a Absence) BelievableFrom(doubtSince Instant) Instant {
-	return doubtSince.Add(a.Quiesce + a.Lag)
+	return doubtSince.Add(a.Quiesce).Add(a.Lag)
 }
 
 // Errors of [Next]. Whoever raised the event has a bug, or came too late.
@@ -82,7 +84,7 @@ var (
 	// ErrGuard: no rule's guard holds.
 	ErrGuard = errors.New("the event is not allowed now")
 	// ErrStaleAttempt: the event speaks of an attempt that is not the one under
-	// way.
+	// way, or of one that was never made.
 	ErrStaleAttempt = errors.New("the event speaks of another attempt")
 )
 
@@ -159,7 +161,8 @@ const (
 	// hasReceipt: the event brings what is known to have come of the call.
 	hasReceipt
 	// absenceBelievable: the lookup was sent after the quiesce time and its
-	// lag, its freshness is published, and enough of them found nothing.
+	// lag, to where the call was sent and on the same account, its freshness is
+	// published, and enough of them found nothing.
 	absenceBelievable
 	// repeatIsSafe: the provider deduplicates the key that was sent, and its
 	// retention has not run out; or the call is a read, a decision, or
@@ -170,31 +173,40 @@ const (
 )
 
 var guards = [numGuards]struct {
+	short string
 	name  string
 	holds func(r *Record, e *Event, now Instant) bool
 }{
-	always:     {"", func(*Record, *Event, Instant) bool { return true }},
-	noDoubt:    {"no earlier attempt is in doubt", func(r *Record, _ *Event, _ Instant) bool { return r.DoubtSince == 0 }},
-	hasReceipt: {"the event brings a receipt", func(_ *Record, e *Event, _ Instant) bool { return e.Receipt != nil }},
-	absenceBelievable: {"the absence may be believed", func(r *Record, e *Event, _ Instant) bool {
-		return missCounts(r, e.Absence) && r.Misses+1 >= max(e.Absence.MissesNeeded, 1)
+	always:     {"", "", func(*Record, *Event, Instant) bool { return true }},
+	noDoubt:    {"noDoubt", "no earlier attempt is in doubt", func(r *Record, _ *Event, _ Instant) bool { return r.DoubtSince == 0 }},
+	hasReceipt: {"hasReceipt", "the event brings a receipt", func(_ *Record, e *Event, _ Instant) bool { return e.Receipt != nil }},
+	absenceBelievable: {"absenceBelievable", "the absence may be believed: waits, target, principal and number of lookups", func(r *Record, e *Event, now Instant) bool {
+		return missCounts(r, e, now) && r.Misses+1 >= max(e.Absence.MissesNeeded, 1)
 	}},
-	repeatIsSafe: {"a repeat is safe: retention or age, target and principal", func(r *Record, e *Event, now Instant) bool {
+	repeatIsSafe: {"repeatIsSafe", "a repeat is safe: retention or age, target and principal", func(r *Record, e *Event, now Instant) bool {
 		return e.Begin != nil && repeatIsSafeFor(r, e.Begin, now)
 	}},
 }
 
 // missCounts reports whether a lookup that found nothing brings the call nearer
 // to being believed absent.
-func missCounts(r *Record, a Absence) bool {
-	return a.Believable && a.AskedAt >= a.BelievableFrom(r.DoubtSince) &&
+func missCounts(r *Record, e *Event, now Instant) bool {
+	a := e.Absence
+	return a.Believable && e.Begin != nil && sameAccount(r, e.Begin) &&
+		a.AskedAt <= now && a.AskedAt >= a.BelievableFrom(r.DoubtSince) &&
 		(r.Misses == 0 || a.AskedAt >= r.LastMissAt.Add(a.Spacing))
 }
 
 // repeatIsSafeFor reports whether the one who asks may repeat the call: it has
 // to reach the same target on the same account as the first sending.
 func repeatIsSafeFor(r *Record, b *Beginning, now Instant) bool {
-	return r.Intent.Origin == b.Intent.Origin && samePrincipal(r, b.Credential, b.Principal) && RepeatIsSafe(r, now)
+	return sameAccount(r, b) && RepeatIsSafe(r, now)
+}
+
+// sameAccount reports whether b would reach what the newest attempt reached: on
+// another account an effect cannot be seen, and its key is not known.
+func sameAccount(r *Record, b *Beginning) bool {
+	return r.Intent.Origin == b.Intent.Origin && samePrincipal(r, b.Credential, b.Principal)
 }
 
 // RepeatIsSafe reports whether sending the recorded intent again, under the
@@ -262,6 +274,9 @@ func target(r *Record, from State, e *Event, now Instant) (State, error) {
 	if e.Kind.speaksOfCurrent() && e.Attempt != r.AttemptsMade {
 		return None, ErrStaleAttempt
 	}
+	if e.Kind == LateApplied && (e.Attempt == 0 || e.Attempt > r.AttemptsMade) {
+		return None, ErrStaleAttempt
+	}
 	for _, rule := range rules[from][e.Kind] {
 		if guards[rule.needs].holds(r, e, now) {
 			return rule.to, nil
@@ -303,11 +318,17 @@ var effects = [numEvents]func(r *Record, e *Event, now Instant) error{
 
 func nothing(*Record, *Event, Instant) error { return nil }
 
-var errNoBeginning = errors.New("the event brings no beginning")
+var (
+	errNoBeginning = fmt.Errorf("the event brings no beginning: %w", ErrGuard)
+	errOtherKey    = fmt.Errorf("the event brings the beginning of another call: %w", ErrGuard)
+)
 
 func planned(r *Record, e *Event, _ Instant) error {
 	if e.Begin == nil {
 		return errNoBeginning
+	}
+	if r.Key != (Key{}) && r.Key != e.Begin.Key {
+		return errOtherKey
 	}
 	r.Key = e.Begin.Key
 	r.Class, r.Fingerprint, r.Intent = e.Begin.Class, e.Begin.Fingerprint, e.Begin.Intent
@@ -404,11 +425,13 @@ func (r *Record) sourceOf(e *Event) Source {
 	return FromAnswer
 }
 
-func missed(r *Record, e *Event, _ Instant) error {
-	if missCounts(r, e.Absence) {
+// missed keeps the newest miss that could be told: answers may come in another
+// order than they were asked for.
+func missed(r *Record, e *Event, now Instant) error {
+	if missCounts(r, e, now) {
 		r.Misses++
 	}
-	r.LastMissAt = e.Absence.AskedAt
+	r.LastMissAt = max(r.LastMissAt, min(e.Absence.AskedAt, now))
 	r.LookupFailures, r.FailingSince = 0, 0
 	return nil
 }
@@ -479,6 +502,9 @@ func bounded[T any](list []T, limit int) []T {
 func clip(s string, limit int) string {
 	if len(s) <= limit {
 		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
 	}
 	return s[:limit]
 }

@@ -1,6 +1,8 @@
 package keystore
 
 import (
+	"fmt"
+	"math"
 	"time"
 
 	"counterfoil/classify"
@@ -26,8 +28,18 @@ func (i Instant) Time() time.Time {
 	return time.Unix(0, int64(i)).UTC()
 }
 
-// Add returns i moved by d.
-func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
+// Add returns i moved by d, or the first or last instant where that would lie
+// beyond them: a wait of centuries never turns into one that is over.
+func (i Instant) Add(d time.Duration) Instant {
+	sum := i + Instant(d)
+	switch {
+	case d > 0 && sum < i:
+		return math.MaxInt64
+	case d < 0 && sum > i:
+		return math.MinInt64
+	}
+	return sum
+}
 
 // An Epoch numbers one life of one sidecar process on one store. It only grows.
 type Epoch uint64
@@ -101,6 +113,33 @@ type Record struct {
 	// Denied tells an abandoned call that a person refused to approve from one
 	// that a person gave up.
 	Denied bool `cbor:"21,keyasint,omitempty"`
+}
+
+// Validate reports what r breaks of its invariants 1 and 3, or what it holds
+// that no record can. The error wraps ErrCorrupt. [Codec.Decode] asks it, so
+// that damage never passes for a call that nothing is known about.
+func (r *Record) Validate() error {
+	final := r.State == Succeeded || r.State == Rejected
+	doubtful := r.State == InDoubt || r.State == Unknown
+	sent := final || doubtful || r.State == Pending
+	switch {
+	case r.State == None || r.State >= numStates:
+		return fmt.Errorf("%w: state %d", ErrCorrupt, r.State)
+	case r.Class == 0 || r.Class > classify.Effect:
+		return fmt.Errorf("%w: class %d", ErrCorrupt, r.Class)
+	case r.Version == 0:
+		return fmt.Errorf("%w: it has no version", ErrCorrupt)
+	case final != (r.Receipt != nil):
+		return fmt.Errorf("%w: %s, and a receipt: %t", ErrCorrupt, r.State, r.Receipt != nil)
+	case doubtful && r.DoubtSince == 0:
+		return fmt.Errorf("%w: %s since never", ErrCorrupt, r.State)
+	case sent && r.Attempt(r.AttemptsMade) == nil:
+		return fmt.Errorf("%w: %s without its attempt %d", ErrCorrupt, r.State, r.AttemptsMade)
+	}
+	if err := r.Key.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return nil
 }
 
 // A Digest is a truncated keyed hash; empty means none.

@@ -5,12 +5,13 @@ package keystore
 type State uint8
 
 const (
-	// None: nothing is on record.
+	// None: nothing is on record. Begin, a plan or a hold moves it on.
 	None State = iota
 	// Planned: a plan names the call, or an approval freed it. Begin moves it
 	// on.
 	Planned
-	// Held: it waits for a person's approval. It was never sent.
+	// Held: it waits for a person's approval; that person moves it on. It was
+	// never sent, or nothing came of it.
 	Held
 	// Pending: an attempt is under way. Its owner moves it on; if the owner
 	// dies, the next epoch does.

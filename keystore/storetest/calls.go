@@ -59,8 +59,8 @@ func operator(kind keystore.EventKind) keystore.Event {
 	return e
 }
 
-func (b *trial) absent() keystore.Event {
-	return keystore.Event{Kind: keystore.LookupAbsent, Absence: keystore.Absence{
+func (b *trial) absent(k keystore.Key) keystore.Event {
+	return keystore.Event{Kind: keystore.LookupAbsent, Begin: &b.keyed(k).Beginning, Absence: keystore.Absence{
 		AskedAt: b.clock.Instant(), Quiesce: 30 * time.Second, Believable: true,
 	}}
 }
@@ -77,7 +77,7 @@ func routes(b *trial) []route {
 	}
 	absent := func(b *trial, k keystore.Key) {
 		doubt(b, k)
-		b.apply(k, b.absent(), nil)
+		b.apply(k, b.absent(k), nil)
 	}
 	held := func(b *trial, k keystore.Key) { b.hold(k) }
 	planned := func(b *trial, k keystore.Key) {
