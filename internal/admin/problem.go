@@ -56,8 +56,13 @@ type Document struct {
 	// Detail says what to do next.
 	Detail   string `json:"detail"`
 	Instance string `json:"instance,omitempty"`
-	// Call is what is on record about the call that the request named.
-	Call *Call `json:"call,omitempty"`
+	// The call that the request named, and its state, where they are known.
+	Namespace string `json:"namespace,omitempty"`
+	Run       string `json:"run,omitempty"`
+	Turn      string `json:"turn,omitempty"`
+	Call      string `json:"call,omitempty"`
+	Key       string `json:"key,omitempty"`
+	State     string `json:"state,omitempty"`
 }
 
 // A refusal is an error that knows how it is to be answered.
@@ -102,7 +107,8 @@ func writeRefusal(w http.ResponseWriter, req *http.Request, r *refusal) {
 		Detail: r.detail, Instance: req.URL.EscapedPath(),
 	}
 	if r.record != nil {
-		d.Call = viewCall(r.record)
+		v := viewCall(r.record)
+		d.Namespace, d.Run, d.Turn, d.Call, d.Key, d.State = v.Namespace, v.Run, v.Turn, v.Call, v.Key, v.State
 	}
 	if r.problem == Unauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="counterfoil admin"`)
