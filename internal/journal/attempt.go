@@ -20,6 +20,7 @@ const lateMax = 1024
 func (w *work) attempt(ctx context.Context, r *keystore.Record) *Reply {
 	current := r.Attempts[len(r.Attempts)-1]
 	w.attempted = true
+	w.made++
 	out, err := w.outgoing(ctx, r, current.Resend)
 	if err != nil {
 		return w.finish(ctx, r, answer{evidence: classify.Unsent, outcome: classify.NotApplied, reason: err.Error()})

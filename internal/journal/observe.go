@@ -33,9 +33,12 @@ type Line struct {
 	Evidence classify.Evidence
 	Judged   classify.Outcome
 	Status   int
-	Lookups  int
-	Resends  int
-	Took     time.Duration
+	// Made counts the attempts that this request made, Resends those of them
+	// that were resends.
+	Made    int
+	Lookups int
+	Resends int
+	Took    time.Duration
 }
 
 func (o *Observer) done(w *work, r *Reply, took time.Duration) {
@@ -45,7 +48,7 @@ func (o *Observer) done(w *work, r *Reply, took time.Duration) {
 	line := Line{
 		Key: w.ask.Key, Upstream: w.upstream.Name, Method: w.ask.Intent.Method, Class: w.ask.Class,
 		Outcome: r.Outcome, Attempts: r.Attempts(), Sent: w.attempted, Evidence: w.lastEvidence, Judged: w.lastOutcome,
-		Status: r.Status, Lookups: w.lookups, Resends: w.resends, Took: took,
+		Status: r.Status, Made: w.made, Lookups: w.lookups, Resends: w.resends, Took: took,
 	}
 	if r.Record != nil {
 		line.State = r.Record.State

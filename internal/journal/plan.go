@@ -36,6 +36,7 @@ type work struct {
 	// waited: another's attempt was waited for. doubted: this request met the
 	// call in doubt. attempted: this request made an attempt.
 	waited, doubted, attempted bool
+	made                       int
 	resends                    int
 	lookups                    int
 	// upstreamStatus is the provider's last ambiguous status.

@@ -1,0 +1,128 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"counterfoil/keystore"
+)
+
+// pageMax is how many items one page may have.
+const pageMax = 1000
+
+func (s *Server) runs(ctx context.Context, r *http.Request) (any, error) {
+	q, err := s.query(r, "namespace", "limit", "after")
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.store.Runs(ctx, q.namespace, q.page)
+	if err != nil {
+		return nil, q.mistake(err)
+	}
+	return viewList(list, func(r keystore.RunSummary) *Run { return viewRun(&r) }), nil
+}
+
+func (s *Server) run(ctx context.Context, r *http.Request) (any, error) {
+	q, err := s.query(r, "namespace", "limit", "after")
+	if err != nil {
+		return nil, err
+	}
+	name := r.PathValue("run")
+	if err := keystore.ValidatePart(name); err != nil {
+		return nil, err
+	}
+	run, err := s.store.Run(ctx, q.namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	calls, err := s.store.Calls(ctx, q.namespace, name, q.page)
+	if err != nil {
+		return nil, q.mistake(err)
+	}
+	v := viewRun(&run)
+	v.Calls = viewList(calls, viewCall)
+	return v, nil
+}
+
+// unknown lists the calls of all namespaces that wait for a person, the oldest
+// first.
+func (s *Server) unknown(ctx context.Context, r *http.Request) (any, error) {
+	q, err := s.query(r, "limit", "after")
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.store.Unsettled(ctx, keystore.Unknown, q.page)
+	if err != nil {
+		return nil, q.mistake(err)
+	}
+	return viewList(list, viewCall), nil
+}
+
+func (s *Server) call(ctx context.Context, r *http.Request) (any, error) {
+	q, err := s.query(r, "namespace")
+	if err != nil {
+		return nil, err
+	}
+	k := keystore.Key{Namespace: q.namespace, Run: r.PathValue("run"), Turn: r.PathValue("turn"), Call: r.PathValue("call")}
+	if err := k.Validate(); err != nil {
+		return nil, err
+	}
+	record, err := s.store.Call(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	return viewCall(record), nil
+}
+
+// A query is what a request's query asks for.
+type query struct {
+	namespace string
+	page      keystore.Page
+}
+
+// query reads the parameters that a path knows, and refuses every other.
+func (s *Server) query(r *http.Request, known ...string) (query, error) {
+	q := query{namespace: s.namespace}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return q, refuse(InvalidRequest, "The query is not well formed: percent-encode its values.")
+	}
+	for name, v := range values {
+		if !slices.Contains(known, name) {
+			return q, refuse(InvalidRequest, "The query parameter %q is not known here; known are %q.", name, known)
+		}
+		if err := q.set(name, v[0]); err != nil {
+			return q, err
+		}
+	}
+	return q, nil
+}
+
+func (q *query) set(name, value string) error {
+	switch name {
+	case "namespace":
+		q.namespace = value
+		return keystore.ValidatePart(value)
+	case "after":
+		q.page.After = value
+	case "limit":
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 1 || n > pageMax {
+			return refuse(InvalidRequest, "The limit is a number from 1 to %d.", pageMax)
+		}
+		q.page.Limit = n
+	}
+	return nil
+}
+
+// mistake tells a cursor that no list gave from a list that is not there: lists
+// that are empty are no error.
+func (q *query) mistake(err error) error {
+	if q.page.After != "" && refusalOf(err).problem == NotFound {
+		return refuse(InvalidRequest, "The cursor in after is none that this list gave: leave it out to begin anew.")
+	}
+	return err
+}
