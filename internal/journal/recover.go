@@ -221,7 +221,7 @@ func (w *work) found(ctx context.Context, r *keystore.Record, asked keystore.Ins
 		e = keystore.Event{Kind: keystore.LookupFound, Receipt: &keystore.Receipt{Status: f.Answer.Status, Header: classify.EndToEnd(f.Answer.Header)}}
 		body = f.Answer.Body
 	case f.Discovery == providers.Absent:
-		e = keystore.Event{Kind: keystore.LookupAbsent, Reason: f.Reason, Absence: w.ask.Lookup}
+		e = keystore.Event{Kind: keystore.LookupAbsent, Reason: f.Reason, Absence: w.ask.Lookup, Begin: &w.ask.Beginning}
 		e.Absence.AskedAt = asked
 	case f.lasting:
 		w.ask.LookupSpent, w.ask.LookupReason = true, f.Reason
