@@ -112,7 +112,8 @@ type Request struct {
 	// before the next.
 	ResendSpent bool
 	// OnlyRecover says that who asks has no request to send: a call that is open
-	// waits for its agent.
+	// waits for its agent, and so does one in doubt that only its agent's
+	// account can tell of.
 	OnlyRecover bool
 	// PauseOnUnknown says that an unknown call pauses the effects of its whole
 	// run.
@@ -213,6 +214,9 @@ func decideInDoubt(r *Record, q *Request, now Instant) Verdict {
 	}
 	if wait.Action == Wait {
 		return wait
+	}
+	if q.OnlyRecover && len(q.Means) > 0 && !sameAccount(r, &q.Beginning) {
+		return Verdict{Action: Wait}
 	}
 	return Verdict{Action: Stop, Reason: UnknownOutcome, GiveUp: true}
 }

@@ -871,12 +871,14 @@ func TestScanGivesUpWhatNobodyCanLearn(t *testing.T) {
 
 func TestRecoveryWithoutItsAgentLooksUpButNeverSendsFresh(t *testing.T) {
 	for _, tc := range []struct {
-		name   string
-		lookup script
-		want   keystore.State
+		name       string
+		credential string
+		lookup     script
+		want       keystore.State
 	}{
-		{"found", answers(200, `{"id":1}`), keystore.Succeeded},
-		{"absent", answers(404, ""), keystore.Open},
+		{"found", "", answers(200, `{"id":1}`), keystore.Succeeded},
+		{"absent", "", answers(404, ""), keystore.Open},
+		{"absent on another account", "Bearer T1", answers(404, ""), keystore.InDoubt},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -885,7 +887,12 @@ func TestRecoveryWithoutItsAgentLooksUpButNeverSendsFresh(t *testing.T) {
 				b := newBench(t, p, lookupOperation)
 				b.upstream.Auth = classify.Field{Name: "X-Key", Value: "own"}
 				b.disk.Fail(storetest.Fault{Op: storetest.Apply, Course: storetest.Deadly})
-				b.do(call("c"))
+				c := call("c")
+				c.Request.Header = classify.Header{}
+				if tc.credential != "" {
+					c.Request.Header = classify.Header{{Name: "Authorization", Value: tc.credential}}
+				}
+				b.do(c)
 				b.crash()
 				ctx, cancel := context.WithCancel(context.Background())
 				done := make(chan struct{})
