@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// levels are how many connections each target is driven over.
+var levels = [...]int{1, 64, 256}
+
+// A cell is one target at one level.
+type cell struct {
+	target *target
+	level  int
+	result result
+}
+
+// A bench is one run.
+type bench struct {
+	options
+	parts   *parts
+	out     io.Writer
+	names   names
+	sidecar *exec.Cmd
+	targets []*target
+	cells   []*cell
+}
+
+func run(ctx context.Context, o options, out io.Writer) (err error) {
+	dir, err := os.MkdirTemp(o.dir, "counterfoil-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	b := &bench{options: o, parts: &parts{dir: dir}, out: out}
+	defer b.parts.stop()
+	if err := b.start(ctx); err != nil {
+		return err
+	}
+	if err := b.warmUp(); err != nil {
+		return err
+	}
+	if err := b.measure(ctx); err != nil {
+		return err
+	}
+	return b.report()
+}
+
+// start brings the parts up and says how each is to be driven.
+func (b *bench) start(ctx context.Context) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	_, provider, err := b.parts.announced(ctx, nil, self, "-provider", "-body", strconv.Itoa(b.bodyLen))
+	if err != nil {
+		return err
+	}
+	nginx, err := b.parts.nginx(ctx, provider)
+	if err != nil && !errors.Is(err, errNoNginx) {
+		return err
+	}
+	var sidecar string
+	if b.sidecar, sidecar, err = b.parts.sidecar(ctx, provider); err != nil {
+		return err
+	}
+	body := noise(rand.New(rand.NewPCG(3, 4)), b.bodyLen)
+	b.targets = []*target{
+		{name: "direct GET", address: provider, path: "/x", method: "GET"},
+		{name: "nginx GET", address: nginx, path: "/x", method: "GET"},
+		{name: "sidecar read", address: sidecar, path: "/p/x", method: "GET", outcome: "passthrough"},
+		{name: "direct POST", address: provider, path: "/x", method: "POST", body: body},
+		{name: "nginx POST", address: nginx, path: "/x", method: "POST", body: body},
+		{name: "sidecar fresh effect", address: sidecar, path: "/p/x", method: "POST", body: body, call: b.names.fresh, outcome: "executed"},
+		{name: "sidecar replay", address: sidecar, path: "/p/x", method: "POST", body: body, call: b.names.known, outcome: "replayed"},
+	}
+	b.targets = slices.DeleteFunc(b.targets, func(t *target) bool { return t.address == "" })
+	return nil
+}
+
+func (b *bench) target(name string) *target {
+	for _, t := range b.targets {
+		if t.name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// warmUp writes until the journal's folder is in its long-lived state.
+func (b *bench) warmUp() error {
+	fresh := b.target("sidecar fresh effect")
+	for {
+		if _, err := drive(fresh, 256, time.Second); err != nil {
+			return err
+		}
+		written, err := writtenMiB(b.sidecar.Process.Pid)
+		if err != nil {
+			return err
+		}
+		if written >= b.warmMiB && b.names.made.Load() > 20_000 {
+			return nil
+		}
+	}
+}
+
+// measure goes over all cells forwards, then backwards.
+func (b *bench) measure(ctx context.Context) error {
+	for _, level := range levels {
+		for _, t := range b.targets {
+			b.cells = append(b.cells, &cell{target: t, level: level})
+		}
+	}
+	for _, c := range b.cells {
+		r, err := drive(c.target, c.level, b.cell)
+		if err != nil || ctx.Err() != nil {
+			return errors.Join(err, ctx.Err())
+		}
+		c.result = r
+	}
+	for _, c := range slices.Backward(b.cells) {
+		r, err := drive(c.target, c.level, b.cell)
+		if err != nil || ctx.Err() != nil {
+			return errors.Join(err, ctx.Err())
+		}
+		c.result = c.result.mean(r)
+	}
+	return nil
+}
+
+func (b *bench) find(name string, level int) *cell {
+	for _, c := range b.cells {
+		if c.target.name == name && c.level == level {
+			return c
+		}
+	}
+	return nil
+}
+
+// report prints the tables. Ratios are to nginx with the same method, where it
+// was there.
+func (b *bench) report() error {
+	sync, err := syncMedian(b.parts.dir)
+	if err != nil {
+		return err
+	}
+	memory, err := anonymousMiB(b.sidecar.Process.Pid)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(b.out, "%s, %s/%s, %d cores; bodies of %d bytes; %d MiB written before; each cell %s forwards and %s backwards\n\n",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), b.bodyLen, b.warmMiB, b.options.cell, b.options.cell)
+	fmt.Fprintf(b.out, "| %-20s | %11s | %9s | %10s | %10s | %10s |\n", "", "connections", "calls/s", "median", "p99", "to nginx")
+	fmt.Fprintf(b.out, "|:---------------------|------------:|----------:|-----------:|-----------:|-----------:|\n")
+	for _, c := range b.cells {
+		fmt.Fprintf(b.out, "| %-20s | %11d | %9.0f | %10s | %10s | %10s |\n", c.target.name, c.level, c.result.perSecond,
+			c.result.median.Round(time.Microsecond), c.result.p99.Round(time.Microsecond), b.ratio(c))
+	}
+	b.latency(sync)
+	fmt.Fprintf(b.out, "Sidecar: %d calls on record, %d MiB of anonymous memory.\n", b.names.made.Load(), memory)
+	return nil
+}
+
+func (b *bench) ratio(c *cell) string {
+	peer := b.find("nginx "+c.target.method, c.level)
+	if peer == nil || peer == c {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", c.result.perSecond/peer.result.perSecond)
+}
+
+// latency says what one call alone costs, in syncs.
+func (b *bench) latency(sync time.Duration) {
+	fresh, direct := b.find("sidecar fresh effect", 1), b.find("direct POST", 1)
+	added := fresh.result.median - direct.result.median
+	goal := 2*sync + 300*time.Microsecond
+	fmt.Fprintf(b.out, "\nOne connection: a fresh effect adds %s to the median; two syncs of %s and 0.3 ms are %s (%.2f of that).\n",
+		added.Round(time.Microsecond), sync.Round(time.Microsecond), goal.Round(time.Microsecond), float64(added)/float64(goal))
+}
