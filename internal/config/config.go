@@ -16,25 +16,25 @@ import (
 // name in the file, or both; the variable wins. The tags default and doc are
 // what docs/configuration.md is printed from.
 type Config struct {
-	File         string       `env:"COUNTERFOIL_CONFIG" doc:"Path of the YAML file. No file is looked for without it."`
-	Upstreams    Upstreams    `env:"COUNTERFOIL_UPSTREAMS" yaml:"upstreams" doc:"The targets, as name=url, separated by commas; name=url@port gives one a listener of its own on that port, at the host of LISTEN. An upstream that the file has too keeps everything from there but its URL and listener. In the file: see below."`
-	Listen       Address      `env:"COUNTERFOIL_LISTEN" yaml:"listen" default:"127.0.0.1:8100" doc:"Address of the data listener, ip:port; port 0 takes a free one."`
-	AdminListen  Address      `env:"COUNTERFOIL_ADMIN_LISTEN" yaml:"admin_listen" default:"127.0.0.1:8101" doc:"Address of the admin listener. One that is not loopback needs ADMIN_TOKEN."`
-	AllowedHosts Hosts        `env:"COUNTERFOIL_ALLOWED_HOSTS" yaml:"allowed_hosts" doc:"Host names that requests may name besides loopback, *.localhost and the bind address: names or IP addresses without a port, separated by commas (in the file also a list)."`
-	Run          string       `env:"COUNTERFOIL_RUN" yaml:"run" doc:"The run of requests that name none: 1 to 256 bytes of UTF-8."`
-	Mode         Mode         `env:"COUNTERFOIL_MODE" yaml:"mode" default:"enforce" doc:"enforce. (shadow is not supported yet.)"`
-	Data         string       `env:"COUNTERFOIL_DATA" yaml:"data" doc:"Directory of the journal. By default counterfoil in $XDG_STATE_HOME, or ~/.local/state/counterfoil: the same wherever the program is started, since a journal that is not found again protects nothing. Two sidecars need two directories."`
-	Store        Store        `env:"COUNTERFOIL_STORE" yaml:"store" default:"badger" doc:"badger. (A postgres:// URL is not supported yet.)"`
-	Namespace    string       `env:"COUNTERFOIL_NAMESPACE" yaml:"namespace" default:"default" doc:"Namespace of calls where no tokens are configured: 1 to 256 bytes of UTF-8 without spaces, = and comma."`
-	Tokens       Tokens       `env:"COUNTERFOIL_TOKENS" yaml:"tokens" doc:"Tokens of the data listener and the namespaces they open, as token=namespace, separated by commas. It is warned of tokens shorter than 16 characters. With none, requests need no token."`
-	AdminToken   Secret       `env:"COUNTERFOIL_ADMIN_TOKEN" yaml:"admin_token" doc:"Bearer token of the admin listener."`
-	Encryption   Secret       `env:"COUNTERFOIL_ENCRYPTION_KEY" yaml:"encryption_key" doc:"32 bytes in base64. Not supported yet: refused when set, since nothing would be sealed."`
-	Retention    Retention    `env:"COUNTERFOIL_RETENTION" yaml:"retention" default:"after_end=30d,after_change=90d,tombstone=400d" doc:"How long a run is kept after its end, after its last change at the latest, and its tombstones. What is left out keeps its default; one duration alone is after_end. In the file also a mapping of the three."`
-	Reserve      Size         `env:"COUNTERFOIL_RESERVE" yaml:"reserve" default:"256MiB" doc:"Free disk below which new effects are refused, 1MiB to 1TiB."`
-	Drain        Drain        `env:"COUNTERFOIL_DRAIN" yaml:"drain" default:"30s" doc:"How long calls in flight may take to end once the sidecar is told to stop, 0s to 1h."`
-	LogLevel     LogLevel     `env:"COUNTERFOIL_LOG_LEVEL" yaml:"log_level" default:"info" doc:"debug, info, warn or error."`
-	LogFormat    LogFormat    `env:"COUNTERFOIL_LOG_FORMAT" yaml:"log_format" default:"text" doc:"text or json."`
-	Proxy        ProxySetting `doc:"-"`
+	File         string    `env:"COUNTERFOIL_CONFIG" doc:"Path of the YAML file. No file is looked for without it."`
+	Upstreams    Upstreams `env:"COUNTERFOIL_UPSTREAMS" yaml:"upstreams" doc:"The targets, as name=url, separated by commas; name=url@port gives one a listener of its own on that port, at the host of LISTEN. An upstream that the file has too keeps everything from there but its URL and listener. In the file: see below."`
+	Listen       Address   `env:"COUNTERFOIL_LISTEN" yaml:"listen" default:"127.0.0.1:8100" doc:"Address of the data listener, ip:port; port 0 takes a free one."`
+	AdminListen  Address   `env:"COUNTERFOIL_ADMIN_LISTEN" yaml:"admin_listen" default:"127.0.0.1:8101" doc:"Address of the admin listener. One that is not loopback needs ADMIN_TOKEN."`
+	AllowedHosts Hosts     `env:"COUNTERFOIL_ALLOWED_HOSTS" yaml:"allowed_hosts" doc:"Host names that requests may name besides loopback, *.localhost and the bind address: names or IP addresses without a port, separated by commas (in the file also a list)."`
+	Run          string    `env:"COUNTERFOIL_RUN" yaml:"run" doc:"The run of requests that name none: 1 to 256 bytes of UTF-8."`
+	Mode         Mode      `env:"COUNTERFOIL_MODE" yaml:"mode" default:"enforce" doc:"enforce. (shadow is not supported yet.)"`
+	Data         string    `env:"COUNTERFOIL_DATA" yaml:"data" doc:"Directory of the journal. By default counterfoil in $XDG_STATE_HOME, or ~/.local/state/counterfoil: the same wherever the program is started, since a journal that is not found again protects nothing. Two sidecars need two directories."`
+	Store        Store     `env:"COUNTERFOIL_STORE" yaml:"store" default:"badger" doc:"badger. (A postgres:// URL is not supported yet.)"`
+	Namespace    string    `env:"COUNTERFOIL_NAMESPACE" yaml:"namespace" default:"default" doc:"Namespace of calls where no tokens are configured: 1 to 256 bytes of UTF-8 without spaces, = and comma."`
+	Tokens       Tokens    `env:"COUNTERFOIL_TOKENS" yaml:"tokens" doc:"Tokens of the data listener and the namespaces they open, as token=namespace, separated by commas. It is warned of tokens shorter than 16 characters. With none, requests need no token."`
+	AdminToken   Secret    `env:"COUNTERFOIL_ADMIN_TOKEN" yaml:"admin_token" doc:"Bearer token of the admin listener."`
+	Encryption   Secret    `env:"COUNTERFOIL_ENCRYPTION_KEY" yaml:"encryption_key" doc:"32 bytes in base64. Not supported yet: refused when set, since nothing would be sealed."`
+	Retention    Retention `env:"COUNTERFOIL_RETENTION" yaml:"retention" default:"after_end=30d,after_change=90d,tombstone=400d" doc:"How long a run is kept after its end, after its last change at the latest, and its tombstones. What is left out keeps its default; one duration alone is after_end. In the file also a mapping of the three."`
+	Reserve      Size      `env:"COUNTERFOIL_RESERVE" yaml:"reserve" default:"256MiB" doc:"Free disk below which new effects are refused, 1MiB to 1TiB."`
+	Drain        Drain     `env:"COUNTERFOIL_DRAIN" yaml:"drain" default:"30s" doc:"How long calls in flight may take to end once the sidecar is told to stop, 0s to 1h."`
+	LogLevel     LogLevel  `env:"COUNTERFOIL_LOG_LEVEL" yaml:"log_level" default:"info" doc:"debug, info, warn or error."`
+	LogFormat    LogFormat `env:"COUNTERFOIL_LOG_FORMAT" yaml:"log_format" default:"text" doc:"text or json."`
+	Proxy        ProxySetting
 
 	// Warnings are what is allowed and yet unwise, each with its place. Whoever
 	// loads the config logs them.

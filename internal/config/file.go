@@ -201,6 +201,9 @@ func (l *loader) readStruct(v reflect.Value, n *yaml.Node, p place) {
 			l.read(f, e.value, e.at)
 			continue
 		}
+		if len(l.complaints) >= complaintsMax {
+			return // a suggestion takes time
+		}
 		l.complain(e.at, "unknown field%s", suggestion(e.name, slices.Collect(maps.Keys(fields))))
 	}
 }
