@@ -83,7 +83,7 @@ func (w *work) take(ctx context.Context, r *keystore.Record, resp *classify.Resp
 			outcome = Recovered
 		}
 		a.streamed = true
-		w.stream.Head(&Reply{Outcome: outcome, Record: r, SentKey: w.sentKey(r), Status: a.status, Header: a.header})
+		w.stream.Head(&Reply{Outcome: outcome, Record: r, SentKey: w.sentKey(r), Status: a.status, Header: a.header, Length: resp.Length})
 	}
 	if resp.Length > 0 && resp.Length <= WholeMax {
 		k.small = make([]byte, 0, resp.Length)

@@ -97,6 +97,9 @@ type Reply struct {
 	// has it.
 	Bytes []byte
 	Body  keystore.Body
+	// Length is set for Stream.Head alone: the declared length of the body that
+	// follows, -1 where none was declared.
+	Length int64
 
 	// Streamed says that the answer went to the Stream already; Broken, that it
 	// was cut there and must not be ended cleanly.

@@ -1,0 +1,194 @@
+package proxy
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"counterfoil/classify"
+	"counterfoil/internal/journal"
+	"counterfoil/keystore"
+
+	"github.com/valyala/fasthttp"
+)
+
+// An exchange is one request and its answer.
+type exchange struct {
+	*Server
+	conn      *conn
+	method    string
+	header    classify.Header // as it came
+	namespace string
+	route     route
+	claim     claim
+	// body is the request's body, not yet read; bodyBytes is its declared
+	// length, -1 where it is chunked.
+	body      io.Reader
+	bodyBytes int
+	// close says that the connection ends with the answer.
+	close bool
+	// http10 says that the client cannot read chunks.
+	http10 bool
+}
+
+// serve answers one request.
+func (s *Server) serve(ctx context.Context, rc *fasthttp.RequestCtx) {
+	x, refusal := s.open(rc)
+	defer func() {
+		if x.close {
+			rc.SetConnectionClose()
+		}
+	}()
+	switch {
+	case refusal != nil:
+		x.refuse(refusal)
+	case x.route.upstream == nil:
+		x.api(ctx)
+	default:
+		x.forward(ctx)
+	}
+}
+
+// expect decides about a request that waits for leave to send its body (RFC
+// 9110 section 10.1.1): what is refused anyway is refused at once.
+func (s *Server) expect(rc *fasthttp.RequestCtx) int {
+	x, refusal := s.open(rc)
+	if refusal != nil {
+		x.close = true
+		x.refuse(refusal)
+		return fasthttp.StatusExpectationFailed // nobody sees it: the answer is out
+	}
+	if x.conn.send([]byte("HTTP/1.1 100 Continue\r\n\r\n")) != nil {
+		x.close = true
+	}
+	return fasthttp.StatusContinue
+}
+
+// misread answers for a request that fasthttp cannot read.
+func (s *Server) misread(rc *fasthttp.RequestCtx, err error) {
+	c := rc.Conn().(*conn)
+	if !c.heard {
+		return // closed or timed out between requests
+	}
+	x := &exchange{Server: s, conn: c, close: true}
+	c.linger = true
+	var tooLong *fasthttp.ErrSmallBuffer
+	switch {
+	case isTimeout(err):
+		x.refuse(timedOut)
+	case errors.As(err, &tooLong):
+		x.refuse(&journal.Refusal{Problem: HeaderTooLarge, Detail: "The head of a request is at most 64 KiB. Nothing was sent."})
+	default:
+		x.refuse(malformed("The request is not well-formed HTTP/1.1."))
+	}
+}
+
+var timedOut = &journal.Refusal{Problem: RequestTimeout, Detail: "The request did not come to its end in time. Nothing was sent. Send it again.", RetryAfter: time.Second}
+
+func malformed(detail string) *journal.Refusal {
+	return &journal.Refusal{Problem: journal.InvalidRequest, Detail: detail + " Nothing was sent."}
+}
+
+func isTimeout(err error) bool {
+	var e net.Error
+	return errors.As(err, &e) && e.Timeout()
+}
+
+// open reads the head and settles where the request goes and whose it is. It
+// copies what it keeps: fasthttp's buffers are used again. The exchange is never
+// nil.
+func (s *Server) open(rc *fasthttp.RequestCtx) (*exchange, *journal.Refusal) {
+	h := &rc.Request.Header
+	x := &exchange{
+		Server: s, conn: rc.Conn().(*conn), method: string(h.Method()), namespace: s.namespace,
+		body: rc.RequestBodyStream(), bodyBytes: h.ContentLength(),
+		close: h.ConnectionClose() || s.draining.Load(), http10: !h.IsHTTP11(),
+	}
+	head, err := parseHead(string(h.RawHeaders()))
+	if err == nil {
+		err = checkFraming(head)
+	}
+	if proto := string(h.Protocol()); err == nil && proto != "HTTP/1.1" && proto != "HTTP/1.0" {
+		err = errors.New("the protocol is neither HTTP/1.1 nor HTTP/1.0")
+	}
+	if err != nil {
+		// Where the next request begins is anyone's guess.
+		x.close, x.conn.linger, x.body = true, true, nil
+		return x, malformed(sentence(err))
+	}
+	x.header = head
+	refusal := x.admit(string(h.RequestURI()))
+	if refusal != nil && x.hasBody() {
+		x.close, x.conn.linger = true, true
+	}
+	return x, refusal
+}
+
+func (x *exchange) hasBody() bool { return x.bodyBytes > 0 || x.bodyBytes == -1 }
+
+// admit checks, in this order: who may come in, where the request goes, whose
+// it is, and that it is not too large.
+func (x *exchange) admit(target string) *journal.Refusal {
+	if !x.guard.admits(x.header, x.conn.LocalAddr()) {
+		return &journal.Refusal{Problem: HostNotAllowed, Detail: "The Host or Origin of this request is neither loopback nor allowed. Add it to COUNTERFOIL_ALLOWED_HOSTS if it is yours."}
+	}
+	if refusal := x.authorize(); refusal != nil {
+		return refusal
+	}
+	if x.method == "CONNECT" || x.method == "TRACE" {
+		return &journal.Refusal{Problem: MethodNotAllowed, Detail: x.method + " is not supported: this is no open proxy, and a trace could show credentials that the sidecar adds."}
+	}
+	var refusal *journal.Refusal
+	if x.route, refusal = x.findRoute(target); refusal != nil {
+		return refusal
+	}
+	if wantsUpgrade(x.header) {
+		return &journal.Refusal{Problem: UpgradeUnsupported, Detail: "WebSocket and other upgrades cannot be journaled and are not passed on. Connect to the provider itself."}
+	}
+	var err error
+	if x.claim, err = identify(x.route.identity, x.header, x.run); err != nil {
+		return &journal.Refusal{Problem: InvalidKey, Detail: sentence(err) + " Each part of an identity is 1 to 256 bytes of UTF-8, percent-encoded where it is not plain ASCII."}
+	}
+	if x.bodyBytes > BodyBytesMax {
+		return tooLarge
+	}
+	return nil
+}
+
+var tooLarge = &journal.Refusal{Problem: journal.InputTooLarge, Detail: "A request's body is at most 10 MiB. Nothing was sent."}
+
+// authorize finds the namespace of the request's token, where tokens are
+// configured. Every token is compared, in the same time.
+func (x *exchange) authorize() *journal.Refusal {
+	if len(x.tokens) == 0 {
+		return nil
+	}
+	found := false
+	for _, presented := range x.header.Values("Counterfoil-Token") {
+		digest := sha256.Sum256([]byte(presented))
+		for i := range x.tokens {
+			if subtle.ConstantTimeCompare(digest[:], x.tokens[i].digest[:]) == 1 {
+				found, x.namespace = true, x.tokens[i].namespace
+			}
+		}
+	}
+	if !found {
+		return &journal.Refusal{Problem: Unauthorized, Detail: "Send one of the configured tokens as Counterfoil-Token."}
+	}
+	return nil
+}
+
+func (x *exchange) key() keystore.Key {
+	return keystore.Key{Namespace: x.namespace, Run: x.claim.run, Turn: x.claim.turn, Call: x.claim.call}
+}
+
+// sentence makes an error's text one.
+func sentence(err error) string {
+	text := err.Error()
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}

@@ -1,0 +1,83 @@
+package proxy
+
+import (
+	"strings"
+
+	"counterfoil/internal/journal"
+)
+
+// A route is where a request goes.
+type route struct {
+	// upstream is nil for what is the sidecar's own.
+	upstream *origin
+	// target is relative to the upstream's base, or what follows "/-".
+	target string
+	// link is what stands before a target in a link that leads back here, in
+	// the form that the client used.
+	link     string
+	identity identity
+}
+
+// findRoute reads a request's target. The bytes that are passed on are the
+// client's.
+func (x *exchange) findRoute(target string) (route, *journal.Refusal) {
+	host := x.header.Value("Host")
+	path, err := originForm(target, host)
+	if err != nil {
+		return route{}, invalidPath(err)
+	}
+	if own, isOwn := cutSegmentNamed(path, "-"); isOwn {
+		return route{target: own}, nil
+	}
+	id, rest, err := cutIdentity(path)
+	if err != nil {
+		return route{}, &journal.Refusal{Problem: InvalidKey, Detail: sentence(err) + " Write /@run:turn:call/ with each part percent-encoded."}
+	}
+	r := route{identity: id.parts, link: id.segment}
+	if r.upstream = x.upstreamOfHost(host); r.upstream == nil {
+		name, after := firstSegment(rest)
+		if r.upstream = x.upstream(name); r.upstream == nil {
+			return route{}, &journal.Refusal{Problem: UnknownUpstream, Detail: "Paths here begin with the name of a configured upstream, as in /tickets/v1/refunds."}
+		}
+		r.link += "/" + name
+		rest = after
+	}
+	r.target = rest
+	if err := checkTarget(rest); err != nil {
+		return route{}, invalidPath(err)
+	}
+	return r, nil
+}
+
+func invalidPath(err error) *journal.Refusal {
+	return &journal.Refusal{Problem: InvalidPath, Detail: sentence(err) + " Nothing was sent."}
+}
+
+// upstreamOfHost is the upstream that the listener or the host {name}.localhost
+// chooses, nil if neither does.
+func (x *exchange) upstreamOfHost(host string) *origin {
+	if x.conn.upstream != "" {
+		return x.upstream(x.conn.upstream)
+	}
+	if name, found := strings.CutSuffix(hostname(host), ".localhost"); found {
+		return x.origins[name]
+	}
+	return nil
+}
+
+// firstSegment splits "/name/rest?query" into name and "/rest?query".
+func firstSegment(path string) (name, rest string) {
+	end := strings.IndexAny(path[1:], "/?") + 1
+	if end == 0 {
+		return path[1:], "/"
+	}
+	if rest = path[end:]; rest[0] == '?' {
+		rest = "/" + rest
+	}
+	return path[1:end], rest
+}
+
+func cutSegmentNamed(path, name string) (rest string, found bool) {
+	first, rest := firstSegment(path)
+	return rest, first == name
+}
