@@ -60,7 +60,7 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 		t.Fatal(err)
 	}
 	cfg := Config{
-		Listen: "127.0.0.1:0", Store: b.store, Metrics: NewMetrics("v0.0.0-test"), Now: b.clock.Now,
+		Listen: "127.0.0.1:0", Store: b.store, Metrics: NewMetrics("v0.0.0-test", b.clock.Now),
 		Logger: slog.New(slog.NewJSONHandler(b.log, nil)),
 	}
 	if change != nil {

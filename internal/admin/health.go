@@ -46,7 +46,7 @@ func (s *Server) unready(ctx context.Context) []string {
 	if _, err := s.store.Runs(ctx, s.namespace, keystore.Page{Limit: 1}); err != nil {
 		reasons = append(reasons, "the journal cannot be read")
 	}
-	if s.metrics.refusing(s.now()) {
+	if s.metrics.refusing() {
 		reasons = append(reasons, "the journal did not take what it was given a moment ago")
 	}
 	return reasons

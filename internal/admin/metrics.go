@@ -36,15 +36,19 @@ type Metrics struct {
 	commitBytes    prometheus.Histogram
 	troubles       prometheus.Counter
 
-	// refusedAt and takenAt are when the store last refused and last took
-	// something, in nanoseconds since the Unix epoch.
-	refusedAt, takenAt atomic.Int64
+	now func() time.Time
+	// refusedAt is when the store last refused something, 0 if it has taken
+	// something since, in nanoseconds since the Unix epoch.
+	refusedAt atomic.Int64
 }
 
 // NewMetrics returns metrics with a registry of their own. version is the
-// program's.
-func NewMetrics(version string) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry()}
+// program's, now the clock for ages; nil means time.Now.
+func NewMetrics(version string, now func() time.Time) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry(), now: now}
+	if m.now == nil {
+		m.now = time.Now
+	}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
@@ -138,28 +142,28 @@ func (m *Metrics) CommitObserved(ops, bytes int, took time.Duration) {
 	m.commitSeconds.Observe(took.Seconds())
 	m.commitOps.Observe(float64(ops))
 	m.commitBytes.Observe(float64(bytes))
-	m.takenAt.Store(time.Now().UnixNano())
+	m.refusedAt.Store(0)
 }
 
 // troubled notes what went wrong inside.
 func (m *Metrics) troubled(err error) {
 	m.troubles.Inc()
 	if errors.Is(err, keystore.ErrUnavailable) {
-		m.refusedAt.Store(time.Now().UnixNano())
+		m.refusedAt.Store(m.now().UnixNano())
 	}
 }
 
 // refusing reports whether the store refused what it was given just now.
-func (m *Metrics) refusing(now time.Time) bool {
+func (m *Metrics) refusing() bool {
 	refused := m.refusedAt.Load()
-	return refused > m.takenAt.Load() && now.Sub(time.Unix(0, refused)) < refusalCounts
+	return refused != 0 && m.now().Sub(time.Unix(0, refused)) < refusalCounts
 }
 
 func (m *Metrics) serve(w http.ResponseWriter, r *http.Request) { m.handler.ServeHTTP(w, r) }
 
-// watch shows the figures of a server's store from now on.
-func (m *Metrics) watch(s *Server) error {
-	if err := m.registry.Register(newStoreCollector(s)); err != nil {
+// watch shows the figures of a store from now on. It can do so for one.
+func (m *Metrics) watch(store keystore.Store) error {
+	if err := m.registry.Register(newStoreCollector(store, m.now)); err != nil {
 		return fmt.Errorf("showing the store's figures: %w", err)
 	}
 	return nil
@@ -167,15 +171,16 @@ func (m *Metrics) watch(s *Server) error {
 
 // A storeCollector reads the store's figures when they are asked for.
 type storeCollector struct {
-	server                                *Server
+	store                                 keystore.Store
+	now                                   func() time.Time
 	pending, inDoubt, unknown, held, full *prometheus.Desc
 	oldestUnknown, disk                   *prometheus.Desc
 }
 
-func newStoreCollector(s *Server) *storeCollector {
+func newStoreCollector(store keystore.Store, now func() time.Time) *storeCollector {
 	desc := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, nil) }
 	return &storeCollector{
-		server:  s,
+		store: store, now: now,
 		pending: desc("counterfoil_calls_pending", "Calls of which an attempt is under way."),
 		inDoubt: desc("counterfoil_calls_in_doubt", "Calls whose effect may exist, with recovery not at its end."),
 		unknown: desc("counterfoil_calls_unknown", "Calls whose effect may exist and that wait for a person."),
@@ -192,7 +197,7 @@ func (c *storeCollector) Describe(to chan<- *prometheus.Desc) { prometheus.Descr
 
 // Collect sends one snapshot of the store.
 func (c *storeCollector) Collect(to chan<- prometheus.Metric) {
-	stats := c.server.store.Stats()
+	stats := c.store.Stats()
 	gauge := func(d *prometheus.Desc, v float64) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
 	}
@@ -200,7 +205,7 @@ func (c *storeCollector) Collect(to chan<- prometheus.Metric) {
 	gauge(c.inDoubt, float64(stats.InDoubt))
 	gauge(c.unknown, float64(stats.Unknown))
 	gauge(c.held, float64(stats.Held))
-	gauge(c.oldestUnknown, age(stats.OldestUnknown, c.server.now()).Seconds())
+	gauge(c.oldestUnknown, age(stats.OldestUnknown, c.now()).Seconds())
 	gauge(c.disk, float64(stats.DiskBytes))
 	full := 0.0
 	if stats.Full {

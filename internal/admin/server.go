@@ -46,8 +46,6 @@ type Config struct {
 	Metrics *Metrics
 	// Logger gets a line for each decision; nil means none.
 	Logger *slog.Logger
-	// Now is the clock for ages; nil means time.Now.
-	Now func() time.Time
 }
 
 // A Phase is where the sidecar's life stands.
@@ -67,7 +65,6 @@ type Server struct {
 	store     keystore.Store
 	metrics   *Metrics
 	log       *slog.Logger
-	now       func() time.Time
 	namespace string
 	guard     *guard
 	phase     atomic.Uint32
@@ -84,19 +81,16 @@ func New(cfg Config) (*Server, error) {
 		return nil, errors.New("admin listener: store and metrics are needed")
 	}
 	s := &Server{
-		store: cfg.Store, metrics: cfg.Metrics, log: cfg.Logger, now: cfg.Now,
+		store: cfg.Store, metrics: cfg.Metrics, log: cfg.Logger,
 		namespace: cfg.Namespace, guard: newGuard(&cfg),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	if s.now == nil {
-		s.now = time.Now
-	}
 	if s.namespace == "" {
 		s.namespace = "default"
 	}
-	if err := cfg.Metrics.watch(s); err != nil {
+	if err := cfg.Metrics.watch(cfg.Store); err != nil {
 		return nil, fmt.Errorf("admin listener: %w", err)
 	}
 	s.http = &http.Server{
