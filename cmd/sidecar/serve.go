@@ -68,7 +68,7 @@ func loadConfig(env clientEnv) (*config.Config, error) {
 }
 
 func newLogger(cfg *config.Config, out io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: cfg.LogLevel.Level()}
+	options := &slog.HandlerOptions{Level: slog.Level(cfg.LogLevel)}
 	if cfg.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(out, options))
 	}
@@ -104,7 +104,7 @@ func (s *sidecar) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer listeners.close()
-	s.metrics = admin.NewMetrics(versionText())
+	s.metrics = admin.NewMetrics(versionText(), time.Now)
 	store, err := s.openStore(ctx)
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (s *sidecar) upstream(u *config.Upstream) (*journal.Upstream, error) {
 		Bind: bindings[u.Bind], PauseOnUnknown: u.PauseOnUnknown == config.PauseRun, RecordReads: u.RecordReads,
 	}
 	if u.Auth.Header != "" {
-		made.Auth = classify.Field{Name: u.Auth.Header, Value: u.Auth.Value.Reveal()}
+		made.Auth = classify.Field{Name: u.Auth.Header, Value: string(u.Auth.Value)}
 	}
 	return made, nil
 }
@@ -196,7 +196,7 @@ func adapterOf(u *config.Upstream) (*providers.Adapter, error) {
 }
 
 func (s *sidecar) proxyFunc() func(*url.URL) (*url.URL, error) {
-	p := httpproxy.Config{HTTPProxy: s.cfg.Proxy.HTTP.Reveal(), HTTPSProxy: s.cfg.Proxy.HTTPS.Reveal(), NoProxy: s.cfg.Proxy.No}
+	p := httpproxy.Config{HTTPProxy: string(s.cfg.Proxy.HTTP), HTTPSProxy: string(s.cfg.Proxy.HTTPS), NoProxy: s.cfg.Proxy.No}
 	return p.ProxyFunc()
 }
 
@@ -211,7 +211,7 @@ func (s *sidecar) build(store keystore.Store, upstreams []*journal.Upstream, l *
 	s.closers = append(s.closers, s.journal.Close)
 	tokens := make(map[string]string, len(s.cfg.Tokens))
 	for _, t := range s.cfg.Tokens {
-		tokens[t.Token.Reveal()] = t.Namespace
+		tokens[string(t.Token)] = t.Namespace
 	}
 	targets := make([]proxy.Upstream, 0, len(s.cfg.Upstreams))
 	for _, u := range s.cfg.Upstreams {
@@ -225,7 +225,7 @@ func (s *sidecar) build(store keystore.Store, upstreams []*journal.Upstream, l *
 		return err
 	}
 	s.admin, err = admin.New(admin.Config{
-		Listen: string(s.cfg.AdminListen), Token: s.cfg.AdminToken.Reveal(), AllowedHosts: s.cfg.AllowedHosts, Namespace: s.cfg.Namespace,
+		Listen: string(s.cfg.AdminListen), Token: string(s.cfg.AdminToken), AllowedHosts: s.cfg.AllowedHosts, Namespace: s.cfg.Namespace,
 		Store: store, Metrics: s.metrics, Logger: s.log,
 	})
 	return err
