@@ -104,7 +104,7 @@ func TestBeyondLoopbackATokenIsNeeded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = New(Config{Listen: row.listen, Token: row.token, Store: store, Metrics: NewMetrics("", nil)})
+		_, err = New(Config{Listen: row.listen, Token: row.token, Store: store, Metrics: NewMetrics("")})
 		if (err == nil) != row.ok {
 			t.Errorf("%q with token %q: %v", row.listen, row.token, err)
 		}
