@@ -17,7 +17,7 @@ import (
 
 const (
 	// targetWidth is how much of a target a table shows.
-	targetWidth = 48
+	targetWidth = 36
 	reasonWidth = 96
 )
 
@@ -102,12 +102,14 @@ func (c clock) when(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return c.moment(t) + " (" + shortAge(c.now.Sub(t)) + " ago)"
+	return c.moment(t) + " (" + c.age(t) + " ago)"
 }
 
-// shortAge is an age in its largest unit, rounded down.
-func shortAge(d time.Duration) string {
-	switch day := 24 * time.Hour; {
+// age is how long ago t was, in the largest unit, rounded down.
+func (c clock) age(t time.Time) string {
+	const day = 24 * time.Hour
+	d := c.now.Sub(t)
+	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", max(0, d/time.Second))
 	case d < time.Hour:

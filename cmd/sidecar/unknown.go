@@ -38,9 +38,9 @@ func (c *client) unknown(cmd *cobra.Command) error {
 		return nil
 	}
 	at := clock{c.env.now()}
-	t := newTable(c.env.stdout, "CALL", "NAMESPACE", "SINCE", "UPSTREAM", "CLASS", "REQUEST", "PROVIDER KEY", "ATTEMPTS", "WHY")
+	t := newTable(c.env.stdout, "CALL", "NAMESPACE", "UNKNOWN FOR", "UPSTREAM", "REQUEST", "PROVIDER KEY", "ATTEMPTS", "WHY")
 	for _, call := range list.Items {
-		t.row(keyText(call), call.Namespace, at.when(call.Since), call.Upstream, call.Class, requestText(call), call.Key,
+		t.row(keyText(call), call.Namespace, at.age(call.Since), call.Upstream, requestText(call), call.Key,
 			attemptsText(call), clipped(call.Reason, reasonWidth))
 	}
 	if err := t.w.Flush(); err != nil {

@@ -1,0 +1,420 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"counterfoil/classify"
+	"counterfoil/internal/admin"
+	"counterfoil/keystore"
+	"counterfoil/keystore/storetest"
+)
+
+var rewriteTables = flag.Bool("rewrite-tables", false, "write the golden tables of the client's commands anew")
+
+// An operator sits before a real admin listener and types commands.
+type operator struct {
+	t     *testing.T
+	vars  map[string]string
+	stdin string
+	clock *storetest.Clock
+	disk  *storetest.Disk
+	store *storetest.Memory
+	http  *http.Client
+	// zone is where the operator reads times.
+	zone *time.Location
+}
+
+func newOperator(t *testing.T, token string) *operator {
+	t.Helper()
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	o := &operator{t: t, clock: storetest.NewClock(), disk: storetest.NewDisk(), zone: time.FixedZone("CET", 3600)}
+	var err error
+	if o.store, err = storetest.OpenMemory(o.disk, o.clock.Now); err != nil {
+		t.Fatal(err)
+	}
+	server, err := admin.New(admin.Config{Listen: "127.0.0.1:0", Token: token, Store: o.store, Metrics: admin.NewMetrics("test")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	transport := &http.Transport{}
+	o.http = &http.Client{Transport: transport}
+	o.vars = map[string]string{"COUNTERFOIL_ADMIN_LISTEN": ln.Addr().String(), "USER": "ada", "COUNTERFOIL_ADMIN_TOKEN": token}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := errors.Join(server.Shutdown(ctx), <-served); err != nil {
+			t.Error(err)
+		}
+		_ = o.store.Close()
+	})
+	return o
+}
+
+// types runs a command and returns what it printed, and its exit code.
+func (o *operator) types(args ...string) (out string, err error, code int) {
+	o.t.Helper()
+	var stdout, stderr bytes.Buffer
+	root := newRoot(clientEnv{
+		environ: func() map[string]string { return o.vars }, readFile: os.ReadFile, stdin: strings.NewReader(o.stdin),
+		stdout: &stdout, stderr: &stderr, http: o.http, now: func() time.Time { return o.clock.Now().In(o.zone) },
+	})
+	root.SetArgs(args)
+	if err = root.ExecuteContext(o.t.Context()); err != nil {
+		code = exitCode(err)
+	}
+	if stderr.Len() > 0 {
+		o.t.Errorf("%q wrote to standard error by itself: %s", args, &stderr)
+	}
+	return stdout.String(), err, code
+}
+
+// prints runs a command that must work.
+func (o *operator) prints(args ...string) string {
+	o.t.Helper()
+	out, err, _ := o.types(args...)
+	if err != nil {
+		o.t.Fatalf("%q: %v", args, err)
+	}
+	return out
+}
+
+// fails runs a command that must fail with a code and a one-line text.
+func (o *operator) fails(code int, says string, args ...string) {
+	o.t.Helper()
+	out, err, got := o.types(args...)
+	if err == nil || got != code || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") || out != "" {
+		o.t.Errorf("%q: code %d, error %v, output %q; want code %d, %q", args, got, err, out, code, says)
+	}
+}
+
+func (o *operator) begin(k keystore.Key, target string) {
+	o.t.Helper()
+	_, err := o.store.Begin(o.t.Context(), &keystore.Request{Beginning: keystore.Beginning{
+		Key: k, Class: classify.Effect, Fingerprint: classify.Fingerprint{1}, Epoch: o.store.Facts().Epoch,
+		Intent: keystore.Intent{
+			Upstream: "tickets", Origin: "http://127.0.0.1:9090", Method: "POST", Target: target, SentKey: string(k.ProviderKey()),
+		},
+	}}, nil)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.clock.Advance(1500 * time.Millisecond)
+}
+
+func (o *operator) apply(k keystore.Key, e keystore.Event, body string) {
+	o.t.Helper()
+	if _, err := o.store.Apply(o.t.Context(), k, e, []byte(body)); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+func (o *operator) lose(k keystore.Key, target, reason string) {
+	o.t.Helper()
+	o.begin(k, target)
+	o.apply(k, keystore.Event{Kind: keystore.SawAmbiguous, Attempt: 1, Evidence: classify.Lost, Outcome: classify.Ambiguous, Reason: reason}, "")
+	o.apply(k, keystore.Event{Kind: keystore.GaveUp, Reason: "this upstream has no lookup, and its provider is not known to deduplicate a repeat"}, "")
+}
+
+func (o *operator) succeed(k keystore.Key) {
+	o.t.Helper()
+	o.begin(k, "/effects")
+	o.apply(k, keystore.Event{
+		Kind: keystore.SawApplied, Attempt: 1, Status: 201, Evidence: classify.Answered, Outcome: classify.Applied,
+		Receipt: &keystore.Receipt{Status: 201, Header: classify.Header{{Name: "Content-Type", Value: "application/json"}}},
+	}, `{"id":"t1"}`)
+}
+
+func callKey(run, turn, call string) keystore.Key {
+	return keystore.Key{Namespace: "default", Run: run, Turn: turn, Call: call}
+}
+
+// fill is a journal as an operator may find it.
+func (o *operator) fill() {
+	o.succeed(callKey("ticket-77", "1", "create_ticket"))
+	o.lose(callKey("ticket-77", "2", "send_email"), "/mails?"+strings.Repeat("to=everyone&", 8), "the connection was reset")
+	o.clock.Advance(26 * time.Hour)
+	o.lose(callKey("night shift/Zürich", "-", "charge"), "/charges", "\x1b[2J\x1b[31mthe screen is mine\u202e")
+	o.clock.Advance(5 * time.Minute)
+	o.begin(callKey("ticket-78", "1", "create_ticket"), "/effects")
+}
+
+func TestTables(t *testing.T) {
+	o := newOperator(t, "")
+	empty := []struct{ args, want string }{{"runs", "No runs.\n"}, {"unknown", "No unknown calls.\n"}}
+	for _, row := range empty {
+		if got := o.prints(row.args); got != row.want {
+			t.Errorf("%s of an empty journal: %q", row.args, got)
+		}
+	}
+	o.fill()
+	var all strings.Builder
+	for _, args := range [][]string{
+		{"runs"},
+		{"runs", "--limit", "1"},
+		{"unknown"},
+		{"unknown", "--limit", "1"},
+		{"show", "ticket-77"},
+		{"show", "ticket-77", "--limit", "1"},
+		{"show", "ticket-77", "--turn", "1", "--call", "create_ticket"},
+		{"show", "night%20shift%2FZ%C3%BCrich:-:charge"},
+		{"show", "night%20shift%2FZ%C3%BCrich", "--call", "charge"},
+		{"show", "ticket-78:1:create_ticket"},
+		{"resolve", "ticket-77:2:send_email", "--not-applied", "--note", "not in the outbox\n"},
+	} {
+		all.WriteString("$ sidecar " + printable(strings.Join(args, " ")) + "\n" + o.prints(args...) + "\n")
+	}
+	text := all.String()
+	if strings.ContainsAny(text, "\x1b\u202e") {
+		t.Error("a record steers the terminal")
+	}
+	path := filepath.Join("testdata", "client.golden")
+	if *rewriteTables {
+		if err := errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text != string(want) {
+		t.Errorf("%s differs; run go test ./cmd/sidecar -run TestTables -rewrite-tables and read the difference\n%s", path, text)
+	}
+}
+
+func TestJSONIsTheAPIsOwn(t *testing.T) {
+	o := newOperator(t, "s3cret")
+	o.fill()
+	for path, args := range map[string][]string{
+		"/api/v1/runs?limit=2":                               {"runs", "--json", "--limit", "2"},
+		"/api/v1/unknown?limit=100":                          {"unknown", "--json"},
+		"/api/v1/runs/ticket-77?limit=100":                   {"show", "ticket-77", "--json"},
+		"/api/v1/calls/ticket-77/1/create_ticket":            {"show", "ticket-77:1:create_ticket", "--json"},
+		"/api/v1/runs?limit=100&namespace=team-b":            {"runs", "--json", "--namespace", "team-b"},
+		"/api/v1/calls/night%20shift%2FZ%C3%BCrich/-/charge": {"show", "night%20shift%2FZ%C3%BCrich:-:charge", "--json"},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+o.vars["COUNTERFOIL_ADMIN_LISTEN"]+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer s3cret")
+		resp, err := o.http.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want bytes.Buffer
+		_, err = want.ReadFrom(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != 200 {
+			t.Fatalf("%s: %d %v", path, resp.StatusCode, err)
+		}
+		if got := o.prints(args...); got != want.String() || !json.Valid([]byte(got)) {
+			t.Errorf("%q: %s, want %s", args, got, &want)
+		}
+	}
+}
+
+func TestResolveSaysWhatTheFlagsSay(t *testing.T) {
+	o := newOperator(t, "")
+	dir := t.TempDir()
+	text, binary := filepath.Join(dir, "receipt.json"), filepath.Join(dir, "receipt.bin")
+	if err := errors.Join(os.WriteFile(text, []byte("{\"id\":\"é<>\"}\n"), 0o600), os.WriteFile(binary, []byte{0xff, 0, 0xfe}, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	o.stdin = "from standard input"
+	for i, row := range []struct {
+		flags        []string
+		state        keystore.State
+		status       int
+		header, body string
+		actor        string
+	}{
+		{[]string{"--not-applied"}, keystore.Open, 0, "", "", "ada"},
+		{[]string{"--abandon", "--actor", "grace"}, keystore.Abandoned, 0, "", "", "grace"},
+		{[]string{"--recheck"}, keystore.InDoubt, 0, "", "", "ada"},
+		{[]string{"--applied"}, keystore.Succeeded, 200, "", "", "ada"},
+		{[]string{"--applied", "--status", "201", "--content-type", "application/json", "--body-file", text}, keystore.Succeeded, 201, "application/json", "{\"id\":\"é<>\"}\n", "ada"},
+		{[]string{"--applied", "--body-file", binary}, keystore.Succeeded, 200, "", "\xff\x00\xfe", "ada"},
+		{[]string{"--applied", "--body-file", "-"}, keystore.Succeeded, 200, "", "from standard input", "ada"},
+	} {
+		k := callKey("r", "t", string(rune('a'+i)))
+		o.lose(k, "/", "")
+		o.prints(append([]string{"resolve", k.String(), "--note", "why"}, row.flags...)...)
+		r, err := o.store.Call(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := r.History[len(r.History)-1]
+		if r.State != row.state || last.Actor != row.actor || last.Note != "why" {
+			t.Errorf("%q: state %s, history %+v", row.flags, r.State, last)
+		}
+		if row.status == 0 {
+			continue
+		}
+		var body []byte
+		err = o.store.ReadBody(t.Context(), r.Receipt.Body, func(piece []byte) error { body = append(body, piece...); return nil })
+		if err != nil || r.Receipt.Status != row.status || r.Receipt.Header.Value("Content-Type") != row.header || string(body) != row.body {
+			t.Errorf("%q: receipt %d %v %q, %v", row.flags, r.Receipt.Status, r.Receipt.Header, body, err)
+		}
+	}
+}
+
+func TestMistakesAreNamed(t *testing.T) {
+	o := newOperator(t, "")
+	o.fill()
+	large := filepath.Join(t.TempDir(), "large")
+	if err := os.WriteFile(large, make([]byte, admin.ReceiptBytesMax+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	call := "ticket-77:2:send_email"
+	o.fails(2, "no argument", "runs", "x")
+	o.fails(2, "takes RUN", "show")
+	o.fails(2, "takes RUN", "show", "a", "b")
+	o.fails(2, "takes RUN:TURN:CALL", "resolve")
+	o.fails(2, "run:turn:call", "resolve", "ticket-77", "--abandon")
+	o.fails(2, "two-digit", "show", "100%")
+	o.fails(2, "empty", "show", "")
+	o.fails(2, "--call", "show", "ticket-77", "--turn", "1")
+	o.fails(2, "once", "show", call, "--call", "x")
+	o.fails(2, "1 to 1000", "runs", "--limit", "0")
+	o.fails(2, "1 to 1000", "unknown", "--limit", "1001")
+	o.fails(2, "limit", "unknown", "--limit", "many")
+	o.fails(2, "unknown flag", "runs", "--colour")
+	o.fails(2, "unknown flag", "runs", "--token", "x")
+	o.fails(2, "one of --applied", "resolve", call)
+	o.fails(2, "one of --applied", "resolve", call, "--applied", "--abandon")
+	o.fails(2, "--applied only", "resolve", call, "--abandon", "--status", "201")
+	o.fails(2, "--applied only", "resolve", call, "--recheck", "--body-file", "x")
+	o.fails(2, "200 to 599", "resolve", call, "--applied", "--status", "42")
+	o.fails(2, "no such file", "resolve", call, "--applied", "--body-file", filepath.Join(t.TempDir(), "none"))
+	o.fails(2, "more than 1 MiB", "resolve", call, "--applied", "--body-file", large)
+	o.fails(2, "no address", "runs", "--admin", "ftp://127.0.0.1")
+	o.fails(2, "no address", "runs", "--admin", "http://")
+	o.fails(2, "alone", "runs", "--admin", "http://user:pass@127.0.0.1:1")
+	o.fails(1, "Nothing is on record", "show", "never")
+	o.fails(1, "Nothing is on record", "show", "never:1:x")
+	o.fails(1, "Nothing is on record", "show", "ticket-77", "--namespace", "team-b")
+	o.fails(1, "cursor", "unknown", "--after", "nonsense!")
+	o.fails(1, "state succeeded", "resolve", "ticket-77:1:create_ticket", "--abandon")
+	o.fails(1, "at most 4096", "resolve", call, "--abandon", "--note", strings.Repeat("n", 5000))
+	o.disk.Fail(storetest.Fault{Op: storetest.Read})
+	o.fails(1, "does not answer now", "runs")
+	delete(o.vars, "USER")
+	o.fails(2, "--actor", "resolve", call, "--abandon")
+}
+
+// C108: the second, opposite decision is refused, at the command line too.
+func TestC108OppositeDecisionIsRefused(t *testing.T) {
+	o := newOperator(t, "")
+	k := callKey("r", "t", "c")
+	o.lose(k, "/", "")
+	o.clock.Advance(400 * 24 * time.Hour)
+	first := o.prints("resolve", "r:t:c", "--applied")
+	if again := o.prints("resolve", "r:t:c", "--applied"); again != first {
+		t.Errorf("the same again:\n%s\nwant\n%s", again, first)
+	}
+	o.fails(1, "state succeeded", "resolve", "r:t:c", "--not-applied")
+}
+
+func TestTokenComesFromTheEnvironmentOnly(t *testing.T) {
+	o := newOperator(t, "s3cret")
+	o.prints("runs")
+	o.vars["COUNTERFOIL_ADMIN_TOKEN"] = "wrong"
+	o.fails(1, "COUNTERFOIL_ADMIN_TOKEN", "runs")
+	delete(o.vars, "COUNTERFOIL_ADMIN_TOKEN")
+	o.fails(1, "COUNTERFOIL_ADMIN_TOKEN", "unknown")
+}
+
+func TestNobodyOrAStrangerAnswers(t *testing.T) {
+	o := newOperator(t, "s3cret")
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	o.fails(1, "sidecar serve", "runs", "--admin", ln.Addr().String())
+
+	var seen []string
+	var answer http.HandlerFunc
+	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = append(seen, r.Header.Get("Authorization"))
+		answer(w, r)
+	}))
+	t.Cleanup(stranger.Close)
+	for name, h := range map[string]http.HandlerFunc{
+		"text": func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("hello")) },
+		"not json": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Write([]byte("["))
+		},
+		"error": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 500) },
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://"+o.vars["COUNTERFOIL_ADMIN_LISTEN"]+r.URL.Path, 307)
+		},
+	} {
+		answer = h
+		before := len(seen)
+		o.fails(1, "not the admin listener", "runs", "--admin", stranger.URL)
+		if len(seen) != before+1 {
+			t.Errorf("%s: asked %d times", name, len(seen)-before)
+		}
+	}
+	answer = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(500)
+		w.Write([]byte(`{"detail":"\u001b[2J"}`))
+	}
+	o.fails(1, `\x1b[2J`, "runs", "--admin", stranger.URL)
+}
+
+func TestAddresses(t *testing.T) {
+	for given, want := range map[string]string{
+		"":                      "http://127.0.0.1:8101",
+		"127.0.0.1:9":           "http://127.0.0.1:9",
+		"8102":                  "http://127.0.0.1:8102",
+		":8102":                 "http://127.0.0.1:8102",
+		"0.0.0.0:8102":          "http://127.0.0.1:8102",
+		"[::]:8102":             "http://127.0.0.1:8102",
+		"[::1]:8102":            "http://[::1]:8102",
+		"sidecar.example:8102":  "http://sidecar.example:8102",
+		"https://a.example/p/":  "https://a.example/p",
+		"http://127.0.0.1:8101": "http://127.0.0.1:8101",
+	} {
+		env := clientEnv{environ: func() map[string]string { return map[string]string{"COUNTERFOIL_ADMIN_LISTEN": given} }}
+		if got := env.adminURL(); got != want {
+			t.Errorf("%q: %s, want %s", given, got, want)
+		}
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for given, want := range map[string]string{
+		"plain Zürich 日本": "plain Zürich 日本", "a\x1b[31m": `a\x1b[31m`, "a\nb\tc\r": `a\x0ab\x09c\x0d`,
+		"\u009b2J": `\u009b2J`, "\u202egnp": `\u202egnp`, "\xff\xfe": `\xff\xfe`, "\u200b": `\u200b`, "": "",
+	} {
+		if got := printable(given); got != want {
+			t.Errorf("%q: %q, want %q", given, got, want)
+		}
+	}
+}
