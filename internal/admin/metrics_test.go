@@ -1,9 +1,11 @@
 package admin
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -131,13 +133,37 @@ func TestMetricsAreAsDocumented(t *testing.T) {
 		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", f.GetName(), kind, strings.Join(labels, ", "), f.GetHelp())
 	}
 	compare(t, "testdata/metrics.golden", func([]byte) (string, error) { return golden.String(), nil })
+	comparePart(t, "metrics", table.String())
+}
+
+func TestProblemsAreAsDocumented(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("| status | name | title |\n| --- | --- | --- |\n")
+	names := slices.SortedFunc(maps.Keys(problems), func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(problems[a].status, problems[b].status), cmp.Compare(a, b))
+	})
+	for _, name := range names {
+		form := problems[name]
+		if form.status < 400 || form.title == "" {
+			t.Errorf("%s: %+v", name, form)
+		}
+		fmt.Fprintf(&table, "| %d | `%s` | %s |\n", form.status, name, form.title)
+	}
+	comparePart(t, "problems", table.String())
+}
+
+// comparePart holds a printed part of the operators' page against what it
+// should be.
+func comparePart(t *testing.T, name, want string) {
+	t.Helper()
 	compare(t, "../../docs/operations.md", func(page []byte) (string, error) {
-		before, rest, ok := strings.Cut(string(page), "<!-- metrics: printed by internal/admin -->\n")
+		mark := "<!-- " + name + ": printed by internal/admin -->\n"
+		before, rest, ok := strings.Cut(string(page), mark)
 		_, after, ended := strings.Cut(rest, "<!-- end -->")
 		if !ok || !ended {
-			return "", fmt.Errorf("the marks around the table are not there")
+			return "", fmt.Errorf("the marks around the %s are not there", name)
 		}
-		return before + "<!-- metrics: printed by internal/admin -->\n" + table.String() + "<!-- end -->" + after, nil
+		return before + mark + want + "<!-- end -->" + after, nil
 	})
 }
 

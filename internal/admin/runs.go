@@ -77,6 +77,28 @@ func (s *Server) call(ctx context.Context, r *http.Request) (any, error) {
 	return viewCall(record), nil
 }
 
+// front is where the link of a refusal leads: to the call that waits for a
+// person. Without a call it says what there is.
+func (s *Server) front(w http.ResponseWriter, r *http.Request) {
+	named := r.URL.Query()
+	if !named.Has("call") {
+		writeJSON(w, http.StatusOK, "application/json", map[string]string{
+			"runs": "/api/v1/runs", "unknown": "/api/v1/unknown", "metrics": "/metrics", "ready": "/ready",
+		})
+		return
+	}
+	namespace := named.Get("namespace")
+	if namespace == "" {
+		namespace = s.namespace
+	}
+	k, err := keystore.ParseKey(namespace, named.Get("call"))
+	if err != nil {
+		writeRefusal(w, r, refusalOf(err))
+		return
+	}
+	http.Redirect(w, r, CallPath(k)+"?"+url.Values{"namespace": {k.Namespace}}.Encode(), http.StatusSeeOther)
+}
+
 // A query is what a request's query asks for.
 type query struct {
 	namespace string

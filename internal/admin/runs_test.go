@@ -160,3 +160,19 @@ func TestStoreTroubleHasAName(t *testing.T) {
 		}
 	}
 }
+
+// The instance of a refusal leads here: /?namespace=N&call=RUN:TURN:CALL.
+func TestLinkOfARefusalLeadsToTheCall(t *testing.T) {
+	b := newBench(t, nil)
+	k := keystore.Key{Namespace: "team b", Run: "odd/run: 100%", Turn: "3", Call: "a&b"}
+	b.lose(k)
+	a := b.get("/?" + url.Values{"namespace": {k.Namespace}, "call": {k.String()}}.Encode())
+	if c := decode[Call](t, a); a.status != 200 || c.Call != k.Call || c.Namespace != k.Namespace || c.State != "unknown" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	wantProblem(t, b.get("/?call=r:t"), InvalidKey, "run:turn:call")
+	wantProblem(t, b.get("/?call=r:t:c"), NotFound, "")
+	if a := b.get("/"); a.status != 200 || !strings.Contains(a.body, "/api/v1/unknown") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}

@@ -131,6 +131,7 @@ func (s *Server) handler() http.Handler {
 	get := func(h http.HandlerFunc) methods { return methods{http.MethodGet: h} }
 	mux := http.NewServeMux()
 	for path, m := range map[string]methods{
+		"/{$}":                              get(s.guarded(s.front)),
 		"/live":                             get(s.live),
 		"/ready":                            get(s.ready),
 		"/metrics":                          get(s.guarded(s.metrics.serve)),
