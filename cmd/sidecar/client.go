@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -27,50 +26,6 @@ const (
 	answerTimeout  = 30 * time.Second
 	answerBytesMax = 64 << 20
 )
-
-// clientEnv is what a command takes from the world.
-type clientEnv struct {
-	// environ is the environment, by name.
-	environ        func() map[string]string
-	readFile       func(path string) ([]byte, error)
-	stdin          io.Reader
-	stdout, stderr io.Writer
-	http           *http.Client
-	// now is the time, in the zone that times are printed in.
-	now func() time.Time
-}
-
-func osEnv() clientEnv {
-	return clientEnv{
-		environ: environ, readFile: os.ReadFile, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		http: &http.Client{}, now: time.Now,
-	}
-}
-
-func environ() map[string]string {
-	vars := map[string]string{}
-	for _, pair := range os.Environ() {
-		name, value, _ := strings.Cut(pair, "=")
-		vars[name] = value
-	}
-	return vars
-}
-
-func (e clientEnv) variable(name string) string { return e.environ()[name] }
-
-// adminURL is where the environment says that the admin listener is. A value
-// that is no address comes back as it is.
-func (e clientEnv) adminURL() string {
-	given := e.variable("COUNTERFOIL_ADMIN_LISTEN")
-	if given == "" {
-		given = adminDefault
-	}
-	u, err := baseURL(given)
-	if err != nil {
-		return given
-	}
-	return u
-}
 
 // A client asks the admin listener, as the flags of a command say.
 type client struct {
@@ -198,7 +153,7 @@ func (c *client) ask(ctx context.Context, method, path string, body []byte, into
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	if token := c.env.variable("COUNTERFOIL_ADMIN_TOKEN"); token != "" {
+	if token := c.env.variables["COUNTERFOIL_ADMIN_TOKEN"]; token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	once := *c.env.http

@@ -46,7 +46,7 @@ func newOperator(t *testing.T, token string) *operator {
 	if o.store, err = storetest.OpenMemory(o.disk, o.clock.Now); err != nil {
 		t.Fatal(err)
 	}
-	server, err := admin.New(admin.Config{Listen: "127.0.0.1:0", Token: token, Store: o.store, Metrics: admin.NewMetrics("test")})
+	server, err := admin.New(admin.Config{Listen: "127.0.0.1:0", Token: token, Store: o.store, Metrics: admin.NewMetrics("test", o.clock.Now)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func (o *operator) types(args ...string) (out string, err error, code int) {
 	o.t.Helper()
 	var stdout, stderr bytes.Buffer
 	root := newRoot(clientEnv{
-		environ: func() map[string]string { return o.vars }, readFile: os.ReadFile, stdin: strings.NewReader(o.stdin),
+		variables: o.vars, readFile: os.ReadFile, stdin: strings.NewReader(o.stdin),
 		stdout: &stdout, stderr: &stderr, http: o.http, now: func() time.Time { return o.clock.Now().In(o.zone) },
 	})
 	root.SetArgs(args)
@@ -401,7 +401,7 @@ func TestAddresses(t *testing.T) {
 		"https://a.example/p/":  "https://a.example/p",
 		"http://127.0.0.1:8101": "http://127.0.0.1:8101",
 	} {
-		env := clientEnv{environ: func() map[string]string { return map[string]string{"COUNTERFOIL_ADMIN_LISTEN": given} }}
+		env := clientEnv{variables: map[string]string{"COUNTERFOIL_ADMIN_LISTEN": given}}
 		if got := env.adminURL(); got != want {
 			t.Errorf("%q: %s, want %s", given, got, want)
 		}

@@ -50,6 +50,7 @@ Without a command it serves: COUNTERFOIL_UPSTREAMS=tickets=http://127.0.0.1:9090
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		serve, newDemoCommand(env), newDemoProviderCommand(env), newDemoAgentCommand(env),
+		newRunsCommand(env), newShowCommand(env), newUnknownCommand(env), newResolveCommand(env),
 		newCheckCommand(env), newHealthCommand(env), newVersionCommand(env),
 	)
 	return root

@@ -108,7 +108,7 @@ func (o *order) decision() (admin.Decision, error) {
 }
 
 func (c *client) actor(o *order) (string, error) {
-	for _, name := range []string{o.actor, c.env.variable("USER"), c.env.variable("LOGNAME")} {
+	for _, name := range []string{o.actor, c.env.variables["USER"], c.env.variables["LOGNAME"]} {
 		if name != "" {
 			return name, nil
 		}

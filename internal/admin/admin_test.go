@@ -60,10 +60,9 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 		t.Fatal(err)
 	}
 	cfg := Config{
-		Listen: "127.0.0.1:0", Store: b.store, Metrics: NewMetrics("v0.0.0-test"),
+		Listen: "127.0.0.1:0", Store: b.store, Metrics: NewMetrics("v0.0.0-test", b.clock.Now),
 		Logger: slog.New(slog.NewJSONHandler(b.log, nil)),
 	}
-	cfg.Metrics.now = b.clock.Now
 	if change != nil {
 		change(&cfg)
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"counterfoil/keystore/storetest"
 )
@@ -104,7 +105,7 @@ func TestBeyondLoopbackATokenIsNeeded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = New(Config{Listen: row.listen, Token: row.token, Store: store, Metrics: NewMetrics("")})
+		_, err = New(Config{Listen: row.listen, Token: row.token, Store: store, Metrics: NewMetrics("", time.Now)})
 		if (err == nil) != row.ok {
 			t.Errorf("%q with token %q: %v", row.listen, row.token, err)
 		}

@@ -36,7 +36,6 @@ type Metrics struct {
 	commitBytes    prometheus.Histogram
 	troubles       prometheus.Counter
 
-	// now is the clock for ages.
 	now func() time.Time
 	// refusedAt is when the store last refused something, 0 if it has taken
 	// something since, in nanoseconds since the Unix epoch.
@@ -44,9 +43,9 @@ type Metrics struct {
 }
 
 // NewMetrics returns metrics with a registry of their own. version is the
-// program's.
-func NewMetrics(version string) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), now: time.Now}
+// program's, now the clock for ages.
+func NewMetrics(version string, now func() time.Time) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry(), now: now}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}

@@ -231,7 +231,7 @@ func TestLineTellsWhatBecameOfACall(t *testing.T) {
 
 func TestTroubleIsLogged(t *testing.T) {
 	log := &lockedBuffer{}
-	o := Observe(NewMetrics(""), slog.New(slog.NewJSONHandler(log, nil)))
+	o := Observe(NewMetrics("", time.Now), slog.New(slog.NewJSONHandler(log, nil)))
 	o.Trouble("listing calls in doubt", keystore.Key{}, keystore.ErrUnavailable)
 	o.Trouble("reading an intent's body", key("a"), keystore.ErrCorrupt)
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
@@ -242,7 +242,7 @@ func TestTroubleIsLogged(t *testing.T) {
 }
 
 func BenchmarkObserve(b *testing.B) {
-	o := Observe(NewMetrics(""), slog.New(slog.NewJSONHandler(discard{}, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	o := Observe(NewMetrics("", time.Now), slog.New(slog.NewJSONHandler(discard{}, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	b.ReportAllocs()
 	for b.Loop() {
 		o.Done(executed)
