@@ -28,7 +28,7 @@ type bench struct {
 	t      *testing.T
 	disk   *storetest.Disk
 	clock  *storetest.Clock
-	store  *storetest.Memory
+	store  keystore.Store
 	server *Server
 	log    *lockedBuffer
 	base   string
@@ -55,10 +55,19 @@ func (b *lockedBuffer) String() string {
 func newBench(t *testing.T, change func(*Config)) *bench {
 	t.Helper()
 	b := &bench{t: t, disk: storetest.NewDisk(), clock: storetest.NewClock(), log: &lockedBuffer{}}
-	var err error
-	if b.store, err = storetest.OpenMemory(b.disk, b.clock.Now); err != nil {
+	store, err := storetest.OpenMemory(b.disk, b.clock.Now)
+	if err != nil {
 		t.Fatal(err)
 	}
+	b.open(store, change)
+	return b
+}
+
+// open puts the listener up over a store, which it closes at the end.
+func (b *bench) open(store keystore.Store, change func(*Config)) {
+	t := b.t
+	t.Helper()
+	b.store = store
 	cfg := Config{
 		Listen: "127.0.0.1:0", Store: b.store, Metrics: NewMetrics("v0.0.0-test", b.clock.Now),
 		Logger: slog.New(slog.NewJSONHandler(b.log, nil)),
@@ -66,6 +75,7 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 	if change != nil {
 		change(&cfg)
 	}
+	var err error
 	if b.server, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -87,9 +97,10 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-		_ = b.store.Close()
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
 	})
-	return b
 }
 
 func key(call string) keystore.Key {

@@ -10,6 +10,7 @@ import (
 
 	"counterfoil/classify"
 	"counterfoil/keystore"
+	"counterfoil/keystore/badger"
 	"counterfoil/keystore/storetest"
 )
 
@@ -210,4 +211,43 @@ func TestDecisionSurvivesALostAcknowledgement(t *testing.T) {
 	if c := decode[Call](t, b.get(CallPath(key("b")))); c.State != "unknown" {
 		t.Errorf("state %s", c.State)
 	}
+}
+
+// The whole way on the store that is shipped: lost, seen, decided, and still so
+// in the next life.
+func TestDecisionOnBadger(t *testing.T) {
+	dir, k := t.TempDir(), key("a")
+	inLife := func(name string, do func(b *bench)) {
+		t.Run(name, func(t *testing.T) {
+			b := &bench{t: t, clock: storetest.NewClock(), log: &lockedBuffer{}}
+			store, err := badger.Open(t.Context(), badger.Config{Dir: dir, ReserveBytes: -1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.open(store, nil)
+			do(b)
+		})
+	}
+	inLife("first", func(b *bench) {
+		b.lose(k)
+		queue := decode[List[*Call]](t, b.get("/api/v1/unknown"))
+		if len(queue.Items) != 1 || queue.Items[0].Reason == "" || queue.Items[0].Since.IsZero() {
+			t.Errorf("queue %+v", queue)
+		}
+		if a := b.resolve("a", "applied", `,"receipt":{"status":201,"body":"{}"}`); a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	})
+	inLife("second", func(b *bench) {
+		if status, _, body := b.receiptOf(k); status != 201 || body != "{}" {
+			t.Errorf("kept %d %q", status, body)
+		}
+		if a := b.resolve("a", "applied", `,"receipt":{"status":201,"body":"{}"}`); a.status != 200 {
+			t.Errorf("again: %d %s", a.status, a.body)
+		}
+		wantProblem(t, b.resolve("a", "not_applied", ""), NotUnknown, "succeeded")
+		if queue := decode[List[*Call]](t, b.get("/api/v1/unknown")); len(queue.Items) != 0 {
+			t.Errorf("queue %+v", queue)
+		}
+	})
 }
