@@ -4,4 +4,4 @@ package config
 
 // crashVariables are settings of a binary that was built to be crashed. A
 // released one has none.
-var crashVariables []string
+var crashVariables = []string{}
