@@ -17,6 +17,7 @@ func TestRulesFind(t *testing.T) {
 		{"sleep", "proxy/x_test.go", "import \"time\"\nfunc f() { time.Sleep(1) }", 1},
 		{"sleep", "proxy/x_test.go", "import clock \"time\"\nfunc f() { clock.Sleep(1) }", 1},
 		{"sleep", "proxy/x.go", "import \"time\"\nfunc f() { time.Sleep(1) }", 0},
+		{"sleep", "proxy/x_test.go", "import \"time\"\nfunc f() { synctest.Test(t, func() { time.Sleep(1) }) }\nfunc g() { time.Sleep(1) }", 1},
 		{"sleep", "proxy/x_test.go", "func f() { time.Sleep(1) }", 0},
 		{"skip", "proxy/x_test.go", "func f() { t.Skip(); b.SkipNow(); bufio.Skip() }", 2},
 		{"globals", "proxy/x.go", "var a, b = 1, 2\nvar m = map[string]int{\"a\": 1}\nvar errX = errors.New(\"x\")\nvar _ I = T(nil)", 0},
