@@ -58,8 +58,7 @@ func upstreamTable() string {
 }
 
 func writeFields(b *strings.Builder, t reflect.Type, path string) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name := f.Tag.Get("yaml")
 		switch {
 		case name == "" || f.Type == reflect.TypeFor[Later]():
@@ -75,8 +74,7 @@ func writeFields(b *strings.Builder, t reflect.Type, path string) {
 
 func laterFields(t reflect.Type, path string) []string {
 	var names []string
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name := f.Tag.Get("yaml")
 		switch {
 		case name == "":
@@ -112,8 +110,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 
 func checkDocumented(t *testing.T, typ reflect.Type, path string) {
 	t.Helper()
-	for i := range typ.NumField() {
-		f := typ.Field(i)
+	for f := range typ.Fields() {
 		inner := f.Type
 		if inner.Kind() == reflect.Slice {
 			inner = inner.Elem()

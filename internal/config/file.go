@@ -130,7 +130,7 @@ func (l *loader) read(v reflect.Value, n *yaml.Node, p place) {
 
 // readKind reads what needs nothing but its kind.
 func (l *loader) readKind(v reflect.Value, n *yaml.Node, p place) {
-	_, isText := v.Addr().Interface().(encoding.TextUnmarshaler)
+	_, isText := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr())
 	switch {
 	case v.Kind() == reflect.Struct && (!isText || n.Kind == yaml.MappingNode):
 		l.readStruct(v, n, p)
@@ -304,7 +304,7 @@ func kindOf(n *yaml.Node) string {
 		return "a mapping"
 	case yaml.SequenceNode:
 		return "a list"
-	default:
+	default: // documents and aliases have been refused before
 		return "a single value"
 	}
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"encoding"
 	"errors"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"reflect"
@@ -87,7 +86,7 @@ func setText(v reflect.Value, text string) error {
 		return nil
 	}
 	if v.Kind() != reflect.String {
-		return fmt.Errorf("cannot be written as text")
+		return errors.New("cannot be written as text")
 	}
 	v.SetString(text)
 	return nil
@@ -157,8 +156,7 @@ func (l *loader) emptySecrets(given map[string]string, fields []reflect.StructFi
 // variable.
 func variableFields(t reflect.Type) []reflect.StructField {
 	var fields []reflect.StructField
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		switch {
 		case f.Tag.Get("env") != "":
 			fields = append(fields, f)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -42,9 +43,7 @@ upstreams:
 func loadExample(t *testing.T, more map[string]string) *Config {
 	t.Helper()
 	environ := map[string]string{"COUNTERFOIL_CONFIG": "c.yaml", "HOME": "/home/me", "TOKEN": "hunter2-hunter2-hunter2"}
-	for name, value := range more {
-		environ[name] = value
-	}
+	maps.Copy(environ, more)
 	c, err := Load(environ, files(map[string]string{"c.yaml": exampleFile, "/run/key": "hunter3\n"}))
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -107,10 +108,8 @@ func (l *LogLevel) UnmarshalText(text []byte) error {
 }
 
 func oneOf(text string, names ...string) error {
-	for _, n := range names {
-		if text == n {
-			return nil
-		}
+	if slices.Contains(names, text) {
+		return nil
 	}
 	return fmt.Errorf("%q is none of %s", text, strings.Join(names, ", "))
 }

@@ -21,7 +21,7 @@ var orchestrated = regexp.MustCompile(`^COUNTERFOIL_([A-Z0-9_]+_)?(SERVICE_HOST|
 
 // unknownVariables complains of variables that look like ours and are not.
 func (l *loader) unknownVariables() {
-	known := slices.Concat(foreign, crashVariables)
+	known := slices.Clone(foreign)
 	for _, f := range variableFields(reflect.TypeFor[Config]()) {
 		known = append(known, f.Tag.Get("env"))
 	}
