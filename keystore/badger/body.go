@@ -65,23 +65,23 @@ func (st *step) place(in incoming) (keystore.Body, error) {
 		body.Ref = keystore.BodyRef(n)
 		st.setPieces(n, 0, in.bytes)
 	case body.Ref != 0:
-		return body, st.claim(body.Ref)
+		return st.claim(body.Ref)
 	}
 	return body, nil
 }
 
 // claim makes a staged body a record's own, with what of it is not yet written.
-func (st *step) claim(ref keystore.BodyRef) error {
-	g := st.v.s.stages.named(number(ref))
+func (st *step) claim(ref keystore.BodyRef) (keystore.Body, error) {
+	g := st.v.s.stages.find(number(ref))
 	if g == nil || slices.Contains(st.v.claimed, g) {
-		return fmt.Errorf("no body %d is staged: %w", ref, keystore.ErrNotFound)
+		return keystore.Body{}, fmt.Errorf("no body %d is staged: %w", ref, keystore.ErrNotFound)
 	}
 	if g.written > 0 {
 		st.remove(stagedKey(g.id))
 	}
 	st.setPieces(g.id, g.written, g.buf)
 	st.claimed = append(st.claimed, g)
-	return nil
+	return g.named, nil
 }
 
 // setPieces writes b as the pieces of a body from the given one on.

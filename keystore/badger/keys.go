@@ -13,7 +13,7 @@ import (
 //
 //	m format|epoch|secret|marks    facts about the whole store
 //	n len2 namespace run           a run's number
-//	l len2 namespace run8          the runs of a namespace, in order of creation
+//	l len2 namespace place8        the runs of a namespace, in order of creation
 //	r run8                         a run and its totals
 //	i run8 hash16                  a call's sequence number, by turn and call
 //	c run8 seq8                    a call's record
@@ -68,8 +68,8 @@ func nameKey(namespace, run string) []byte {
 	return append(scoped(namePrefix, namespace, len(run)), run...)
 }
 
-func listKey(namespace string, run number) []byte {
-	return binary.BigEndian.AppendUint64(scoped(listPrefix, namespace, numberBytes), uint64(run))
+func listKey(namespace string, place number) []byte {
+	return binary.BigEndian.AppendUint64(scoped(listPrefix, namespace, numberBytes), uint64(place))
 }
 
 func listScope(namespace string) []byte { return scoped(listPrefix, namespace, 0) }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
 
 	"github.com/dgraph-io/badger/v4"
@@ -19,8 +18,7 @@ const (
 	limitMax     = 1000
 )
 
-// ErrCursor: a cursor is not of this list.
-var ErrCursor = errors.New("the cursor is not of this list: begin again without one")
+var errCursor = fmt.Errorf("the cursor is not of this list, begin again without one: %w", keystore.ErrNotFound)
 
 // A listing is one list, told apart from others by the prefix of its keys. A
 // cursor is the last key's rest, behind a digest of the prefix.
@@ -45,7 +43,7 @@ func newListing(prefix []byte, p keystore.Page) (listing, error) {
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(p.After)
 	if err != nil || len(raw) <= cursorTagBytes || len(raw) > 64 || !bytes.Equal(raw[:cursorTagBytes], l.tag()) {
-		return l, ErrCursor
+		return l, errCursor
 	}
 	l.start = after(append(append([]byte(nil), prefix...), raw[cursorTagBytes:]...))
 	return l, nil
@@ -95,10 +93,14 @@ func (s *Store) Run(_ context.Context, namespace, name string) (sum keystore.Run
 			return keystore.ErrNotFound
 		}
 		in, err := r.existingRun(n)
-		if err == nil {
-			sum = in.summary()
+		if err != nil {
+			return err
 		}
-		return err
+		if in.Place == 0 {
+			return keystore.ErrNotFound
+		}
+		sum = in.summary()
+		return nil
 	})
 	if err != nil {
 		return sum, fmt.Errorf("reading run %q: %w", name, err)
@@ -113,8 +115,8 @@ func (s *Store) Runs(_ context.Context, namespace string, p keystore.Page) (list
 		return list, fmt.Errorf("listing runs: %w", err)
 	}
 	err = s.read(func(r reader) (err error) {
-		list, err = page(r, l, keysOnly, nil, func(item *badger.Item) (*keystore.RunSummary, error) {
-			in, err := r.existingRun(lastNumber(item.Key()))
+		list, err = page(r, l, values, nil, func(item *badger.Item) (*keystore.RunSummary, error) {
+			in, err := r.runAt(item)
 			if err != nil {
 				return nil, err
 			}
@@ -141,7 +143,7 @@ func (s *Store) Calls(_ context.Context, namespace, name string, p keystore.Page
 			return err
 		}
 		if !found {
-			return keystore.ErrNotFound
+			return nil
 		}
 		l, err := newListing(callScope(n), p)
 		if err != nil {
@@ -151,7 +153,7 @@ func (s *Store) Calls(_ context.Context, namespace, name string, p keystore.Page
 		if err != nil {
 			return err
 		}
-		list, err = page(r, l, values, nil, func(item *badger.Item) (**keystore.Record, error) {
+		list, err = page(r, l, values, callKey(n, in.ExpiredThrough+1), func(item *badger.Item) (**keystore.Record, error) {
 			value, err := item.ValueCopy(nil)
 			if err != nil {
 				return nil, readError(err)
@@ -162,6 +164,24 @@ func (s *Store) Calls(_ context.Context, namespace, name string, p keystore.Page
 		return err
 	})
 	return list, listed("calls", err)
+}
+
+// runAt returns the run that an item of an index names.
+func (r reader) runAt(item *badger.Item) (*run, error) {
+	n, err := numberIn(item)
+	if err != nil {
+		return nil, err
+	}
+	return r.existingRun(n)
+}
+
+// numberIn reads an item that holds a number.
+func numberIn(item *badger.Item) (number, error) {
+	value, err := item.ValueCopy(nil)
+	if err != nil {
+		return 0, readError(err)
+	}
+	return decodeNumber(value)
 }
 
 // Unsettled implements [keystore.Store].
@@ -176,11 +196,7 @@ func (s *Store) Unsettled(_ context.Context, state keystore.State, p keystore.Pa
 	}
 	err = s.read(func(r reader) (err error) {
 		list, err = page(r, l, values, s.floor(indexOf(state)), func(item *badger.Item) (**keystore.Record, error) {
-			value, err := item.ValueCopy(nil)
-			if err != nil {
-				return nil, readError(err)
-			}
-			n, err := decodeNumber(value)
+			n, err := numberIn(item)
 			if err != nil {
 				return nil, err
 			}

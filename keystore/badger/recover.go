@@ -147,11 +147,7 @@ func (s *Store) places(state keystore.State, from []byte, limit int) (found []pl
 func (r reader) places(state keystore.State, from []byte, limit int) (found []place, err error) {
 	err = r.scan([]byte{unsettledPrefix(state)}, from, values, func(item *badger.Item) (bool, error) {
 		key := item.KeyCopy(nil)
-		value, err := item.ValueCopy(nil)
-		if err != nil {
-			return false, readError(err)
-		}
-		run, err := decodeNumber(value)
+		run, err := numberIn(item)
 		if err != nil {
 			return false, err
 		}

@@ -18,6 +18,9 @@ type run struct {
 	ExpiredThrough number           `cbor:"3,keyasint,omitempty"`
 	ExpiredAt      keystore.Instant `cbor:"4,keyasint,omitempty"`
 	SweptThrough   number           `cbor:"5,keyasint,omitempty"`
+	// Place is where the run stands in the list of its namespace; 0 if all of
+	// its calls are tombstones, since such a run is not listed.
+	Place number `cbor:"6,keyasint,omitempty"`
 }
 
 // totals is indexed by state.
@@ -51,13 +54,18 @@ func (t totals) all() int {
 	return sum
 }
 
+// summary leaves the tombstones out: their run is over.
 func (r *run) summary() keystore.RunSummary {
 	s := keystore.RunSummary{Run: r.Run}
 	for state := range s.Calls {
 		s.Calls[state] = r.Totals.in(keystore.State(state))
 	}
+	s.Calls[keystore.Expired] = 0
 	return s
 }
+
+// live counts the calls that are not tombstones.
+func (r *run) live() int { return r.Totals.all() - r.Totals.in(keystore.Expired) }
 
 func (r *run) facts() keystore.RunFacts {
 	if r == nil {

@@ -24,8 +24,9 @@ type stage struct {
 	// written is how many pieces are durable, buf what comes after them.
 	written uint32
 	buf     []byte
-	// ended says that nothing more may be written.
+	// ended says that nothing more may be written, named is what Body gave out.
 	ended bool
+	named keystore.Body
 }
 
 // stages holds the staged bodies that may still be named.
@@ -40,8 +41,8 @@ func (s *stages) offer(g *stage) {
 	s.byID[g.id] = g
 }
 
-// named returns the stage of that number if it may be named, else nil.
-func (s *stages) named(id number) *stage {
+// find returns the stage of that number if it may be named, else nil.
+func (s *stages) find(id number) *stage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.byID[id]
@@ -54,7 +55,18 @@ func (s *stages) end(id number) {
 }
 
 // StageBody implements [keystore.Store].
-func (s *Store) StageBody(context.Context) (keystore.Stage, error) { return s.newStage(), nil }
+func (s *Store) StageBody(context.Context) (keystore.Stage, error) {
+	if s.isClosed() {
+		return nil, fmt.Errorf("staging a body: %w", errClosed)
+	}
+	return s.newStage(), nil
+}
+
+func (s *Store) isClosed() bool {
+	s.closing.RLock()
+	defer s.closing.RUnlock()
+	return s.closed
+}
 
 func (s *Store) newStage() *stage {
 	return &stage{s: s, id: s.nextNumber(), sum: sha256.New()}
@@ -62,6 +74,9 @@ func (s *Store) newStage() *stage {
 
 // Write implements [keystore.Stage].
 func (g *stage) Write(ctx context.Context, piece []byte) error {
+	if g.s.isClosed() {
+		return errClosed
+	}
 	if g.size+int64(len(piece)) > BodyBytesMax {
 		return fmt.Errorf("a body of more than %d bytes: %w", BodyBytesMax, keystore.ErrTooLarge)
 	}
@@ -123,9 +138,10 @@ func (g *stage) Body() keystore.Body {
 	}
 	if !g.ended {
 		g.ended = true
+		g.named = keystore.Body{Bytes: g.size, SHA256: [32]byte(g.sum.Sum(nil)), Ref: keystore.BodyRef(g.id)}
 		g.s.stages.offer(g)
 	}
-	return keystore.Body{Bytes: g.size, SHA256: [32]byte(g.sum.Sum(nil)), Ref: keystore.BodyRef(g.id)}
+	return g.named
 }
 
 // discardPatience bounds the wait of a Discard: what it leaves is dropped at
@@ -134,7 +150,7 @@ const discardPatience = 5 * time.Second
 
 // Discard implements [keystore.Stage].
 func (g *stage) Discard(ctx context.Context) {
-	named := g.ended && g.s.stages.named(g.id) == nil
+	named := g.ended && g.s.stages.find(g.id) == nil
 	g.ended = true
 	if named {
 		return

@@ -82,9 +82,9 @@ func (s *Store) Begin(ctx context.Context, q *keystore.Request, body []byte) (ke
 	if answered || err != nil {
 		return adm, begins(q.Key, err)
 	}
-	in, err := s.receive(ctx, body, 0)
+	in, err := s.receiveOrNamed(ctx, q.Intent.Body, body, 0)
 	if err != nil {
-		return adm, begins(q.Key, err)
+		return keystore.Admission{}, begins(q.Key, err)
 	}
 	asked := *q
 	asked.Intent = ownIntent(q.Intent)
@@ -159,7 +159,7 @@ func (v *view) begin(q *keystore.Request, body incoming) (*step, keystore.Admiss
 		next = was
 	}
 	adm := keystore.Admission{Verdict: verdict, Record: next}
-	if prev != nil && next == prev.record {
+	if next == nil || prev != nil && next == prev.record {
 		return nil, adm, nil
 	}
 	if verdict.Action == keystore.Send {
@@ -200,11 +200,11 @@ func (s *Store) apply(ctx context.Context, k keystore.Key, e keystore.Event, bod
 	if e.Begin != nil && e.Begin.Key != k {
 		return nil, fmt.Errorf("%w: the event begins %s", keystore.ErrInvalidKey, e.Begin.Key)
 	}
-	e.Receipt, e.Begin = ownReceipt(e.Receipt), ownBeginning(e.Begin)
 	in, err := s.receiveFor(ctx, &e, body)
 	if err != nil {
 		return nil, err
 	}
+	e.Receipt, e.Begin = ownReceipt(e.Receipt), ownBeginning(e.Begin)
 	err = s.do(ctx, func(v *view) (st *step, err error) {
 		st, rec, err = v.apply(k, e, in)
 		return st, err
@@ -222,11 +222,19 @@ func (s *Store) receiveFor(ctx context.Context, e *keystore.Event, body []byte) 
 	case e.Receipt == nil && e.Begin == nil:
 		return incoming{}, nil
 	case e.Receipt == nil:
-		return s.receive(ctx, body, 0)
-	case e.Receipt.Body.Ref != 0, e.Receipt.Body.Missing:
-		return incoming{body: e.Receipt.Body}, nil
+		return s.receiveOrNamed(ctx, e.Begin.Intent.Body, body, 0)
 	}
-	return s.receive(ctx, body, InlineBytesMax)
+	return s.receiveOrNamed(ctx, e.Receipt.Body, body, InlineBytesMax)
+}
+
+// receiveOrNamed takes b in, unless named is a body that is staged or says that
+// it is missing.
+func (s *Store) receiveOrNamed(ctx context.Context, named keystore.Body, b []byte, inlineMax int) (incoming, error) {
+	if named.Ref != 0 || named.Missing {
+		named.Inline = nil
+		return incoming{body: named}, nil
+	}
+	return s.receive(ctx, b, inlineMax)
 }
 
 // apply is Apply's atomic step.

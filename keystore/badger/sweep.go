@@ -94,7 +94,7 @@ const (
 )
 
 func (r *run) due(ret keystore.Retention, now keystore.Instant) move {
-	live := r.Totals.all() - r.Totals.in(keystore.Expired)
+	live := r.live()
 	switch {
 	case r.SweptThrough < r.ExpiredThrough:
 		return rewrite
@@ -118,6 +118,7 @@ func (v *view) sweep(n number, r keystore.Retention) (*step, error) {
 	st.run = &updated
 	switch in.due(r, st.now) {
 	case expire:
+		st.remove(listKey(in.Run.Namespace, in.Place))
 		updated.expire(number(v.s.last.Load()), st.now)
 		return st, nil
 	case rewrite:
@@ -134,6 +135,7 @@ func (r *run) expire(through number, now keystore.Instant) {
 	all := r.Totals.all()
 	r.ExpiredThrough, r.ExpiredAt = through, now
 	r.Totals = totals(nil).plus(keystore.Expired, all)
+	r.Place = 0
 }
 
 // rewrite makes a portion of the run's tombstones real.
@@ -199,7 +201,6 @@ func (st *step) forget(in *run) error {
 	in.Totals = in.Totals.plus(keystore.Expired, -min(calls, in.Totals.in(keystore.Expired)))
 	if done {
 		st.remove(nameKey(in.Run.Namespace, in.Run.Name))
-		st.remove(listKey(in.Run.Namespace, n))
 		st.remove(runKey(n))
 		st.forgotten = true
 	}

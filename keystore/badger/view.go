@@ -193,16 +193,23 @@ func (st *step) open(k keystore.Key) (*call, error) {
 	return v.call(st.run, n, k)
 }
 
-// beginRun records the run of k if there is none.
+// beginRun records the run of k if there is none, and lists it if it is not
+// listed.
 func (st *step) beginRun(k keystore.Key) {
-	if st.run != nil {
-		return
+	if st.run == nil {
+		st.isNew = true
+		st.runNumber = st.v.s.nextNumber()
+		st.run = &run{Run: keystore.Run{Namespace: k.Namespace, Name: k.Run}}
+		st.set(nameKey(k.Namespace, k.Run), encodeNumber(st.runNumber))
 	}
-	st.isNew = true
-	st.runNumber = st.v.s.nextNumber()
-	st.run = &run{Run: keystore.Run{Namespace: k.Namespace, Name: k.Run, CreatedAt: st.now}}
-	st.set(nameKey(k.Namespace, k.Run), encodeNumber(st.runNumber))
-	st.set(listKey(k.Namespace, st.runNumber), nil)
+	updated := *st.run
+	st.run = &updated
+	if updated.Place == 0 {
+		updated.Place = st.v.s.nextNumber()
+		updated.Run.CreatedAt, updated.Run.EndedAt = st.now, 0
+		st.set(listKey(k.Namespace, updated.Place), encodeNumber(st.runNumber))
+	}
+	updated.Run.TouchedAt = st.now
 }
 
 // record puts next on record in the place of prev, which is nil for a new call.
@@ -210,17 +217,14 @@ func (st *step) record(k keystore.Key, prev *call, next *keystore.Record) error 
 	st.beginRun(k)
 	c := &call{record: next}
 	hash := hashCall(k.Turn, k.Call)
-	updated := *st.run
-	updated.Run.TouchedAt = st.now
 	if prev == nil {
 		c.seq = st.v.s.nextNumber()
 		st.set(indexKey(st.runNumber, hash), encodeNumber(c.seq))
 	} else {
 		c.seq = prev.seq
-		updated.Totals = updated.Totals.plus(prev.record.State, -1)
+		st.run.Totals = st.run.Totals.plus(prev.record.State, -1)
 	}
-	updated.Totals = updated.Totals.plus(next.State, 1)
-	st.run = &updated
+	st.run.Totals = st.run.Totals.plus(next.State, 1)
 	if err := st.write(c); err != nil {
 		return err
 	}
