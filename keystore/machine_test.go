@@ -411,3 +411,24 @@ func ExampleNext() {
 	fmt.Println(r.State, errors.Is(err, ErrGuard))
 	// Output: in_doubt true
 }
+
+// TestDoubtBeginsAnew: another attempt that ends in doubt begins the waits, and
+// the count of lookups, anew.
+func TestDoubtBeginsAnew(t *testing.T) {
+	miss := func(asked Instant) Event {
+		return Event{Kind: LookupAbsent, Begin: beginning(), Absence: Absence{AskedAt: asked, Quiesce: 30 * time.Second, MissesNeeded: 2, Believable: true}}
+	}
+	later := t0.Add(time.Hour)
+	r := follow(t, nil, t0, Event{Kind: Begun, Begin: beginning()}, Event{Kind: SawAmbiguous, Attempt: 1, Evidence: classify.Lost})
+	r = follow(t, r, later, miss(later))
+	r = follow(t, r, later, Event{Kind: ResendBegun, Begin: beginning()}, Event{Kind: SawNotApplied, Attempt: 2, Evidence: classify.Answered})
+	if r.State != InDoubt || r.DoubtSince != later || r.Misses != 0 || r.LastMissAt != 0 {
+		t.Fatalf("after the second attempt: %s since %s, %d misses", r.State, time.Duration(r.DoubtSince-t0), r.Misses)
+	}
+	if r = follow(t, r, later.Add(time.Hour), miss(later.Add(time.Minute))); r.State != InDoubt {
+		t.Fatalf("one miss after the second attempt: %s", r.State)
+	}
+	if r = follow(t, r, later.Add(time.Hour), miss(later.Add(time.Minute))); r.State != Open || r.DoubtSince != 0 {
+		t.Fatalf("two misses after the second attempt: %s", r.State)
+	}
+}
