@@ -108,7 +108,7 @@ func TestUntrustedServerIsUnsent(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"system roots":   {URL: "https://" + p.addr},
 		"another CA":     {URL: "https://" + p.addr, CAFile: newAuthority(t).file},
-		"not even TLS":   {URL: "https://" + provide(t, answering(okAnswer)).addr},
+		"not even TLS":   {URL: "https://" + provide(t, func(pe *peer) { pe.say("HTTP/1.1 400 No\r\n\r\n"); pe.waitGone() }).addr},
 		"another's name": {URL: "https://localhost:" + portOf(t, p.addr), CAFile: newAuthority(t).file},
 	} {
 		wantEvidence(t, send(t, newClient(t, cfg), request("POST", "/", "x")), classify.Unsent)
