@@ -88,6 +88,8 @@ func parseBase(text string) (*url.URL, error) {
 		return nil, fmt.Errorf("base URL has scheme %q: use http or https", u.Scheme)
 	case u.Hostname() == "":
 		return nil, errors.New("base URL has no host: write it like https://api.example.com/v1")
+	case !isASCII(u.Host):
+		return nil, errors.New("base URL's host is not ASCII: write it in its xn-- form")
 	case u.User != nil:
 		return nil, errors.New("base URL holds a user or password: set the upstream's auth instead")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
@@ -96,13 +98,24 @@ func parseBase(text string) (*url.URL, error) {
 	return u, nil
 }
 
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
 // address is where to dial for u: host and port, the scheme's port if u has none.
 func address(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	switch port := u.Port(); {
+	case port != "":
+		return net.JoinHostPort(u.Hostname(), port)
+	case u.Scheme == "https":
+		return net.JoinHostPort(u.Hostname(), "443")
 	}
-	return net.JoinHostPort(u.Hostname(), port)
+	return net.JoinHostPort(u.Hostname(), "80")
 }
 
 func (cfg *Config) proxyFor(base *url.URL) (*url.URL, error) {

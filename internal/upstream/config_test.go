@@ -24,6 +24,7 @@ func TestConfigMistakes(t *testing.T) {
 		"no scheme":       {Config{URL: "127.0.0.1"}, "use http or https"},
 		"other scheme":    {Config{URL: "ftp://h"}, "use http or https"},
 		"no host":         {Config{URL: "http:///v1"}, "no host"},
+		"host in UTF-8":   {Config{URL: "http://münchen.example"}, "xn--"},
 		"user":            {Config{URL: "http://me:secret@h"}, "auth"},
 		"bad escape":      {Config{URL: "http://me:secret@h/%zz"}, "cannot be parsed"},
 		"query":           {Config{URL: "http://h/?token=secret"}, "query"},

@@ -144,7 +144,7 @@ func (cn *conn) quiet() bool {
 func (cn *conn) rest() {
 	cn.in.shrink()
 	if cap(cn.out) > outBytesKept {
-		cn.out = nil
+		cn.out, cn.head = nil, fasthttp.RequestHeader{}
 	}
 	cn.idleSince = time.Now()
 }

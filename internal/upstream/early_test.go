@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"counterfoil/classify"
 )
 
 const tooLarge = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig"
@@ -81,5 +83,19 @@ func TestEarlySuccessStillGetsTheBody(t *testing.T) {
 	exchangeOK(t, c, request("GET", "/", ""), 200, "ok")
 	if p.connections() != 1 {
 		t.Errorf("%d connections, want 1", p.connections())
+	}
+}
+
+// Reading fails while the request is still on its way.
+func TestResetDuringUploadIsLost(t *testing.T) {
+	p := provide(t, func(pe *peer) {
+		pe.hearHead()
+		io.CopyN(io.Discard, pe.br, 1<<20)
+		pe.reset()
+	})
+	c := p.client(t)
+	wantEvidence(t, send(t, c, request("POST", "/", strings.Repeat("x", 16<<20))), classify.Lost)
+	if p.connections() != 1 || len(c.slots) != 0 {
+		t.Errorf("%d connections, %d slots taken", p.connections(), len(c.slots))
 	}
 }

@@ -148,3 +148,65 @@ func TestCancelledAfterTheEndHarmsNobody(t *testing.T) {
 		t.Errorf("%d connections, want 1", p.connections())
 	}
 }
+
+func TestCancelledDuringUploadIsLost(t *testing.T) {
+	came, over := make(chan struct{}), make(chan struct{})
+	p := provide(t, func(pe *peer) {
+		pe.hearHead()
+		close(came)
+		<-over
+	})
+	defer close(over)
+	c := p.client(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-came
+		cancel()
+	}()
+	resp := c.Send(ctx, request("POST", "/", strings.Repeat("x", 32<<20)))
+	wantEvidence(t, resp, classify.Lost)
+	if !strings.Contains(resp.Reason, "given up") || len(c.slots) != 0 {
+		t.Errorf("reason %q, %d slots taken", resp.Reason, len(c.slots))
+	}
+}
+
+// An abort that comes between two operations counts for the next one, which
+// sets a deadline of its own.
+func TestArmingDoesNotUndoAnAbort(t *testing.T) {
+	p := provide(t, answering(okAnswer))
+	c := p.client(t)
+	one := make([]byte, 1)
+	for name, use := range map[string]func(*conn) error{
+		"read":         func(cn *conn) error { cn.aborted.Store(true); cn.armRead(patience); return second(cn.wire.Read(one)) },
+		"write":        func(cn *conn) error { cn.aborted.Store(true); cn.armWrite(patience); return second(cn.wire.Write(one)) },
+		"both, read":   func(cn *conn) error { cn.aborted.Store(true); cn.armBoth(patience); return second(cn.wire.Read(one)) },
+		"both, write":  func(cn *conn) error { cn.aborted.Store(true); cn.armBoth(patience); return second(cn.wire.Write(one)) },
+		"halted write": func(cn *conn) error { cn.halted.Store(true); cn.armWrite(patience); return second(cn.wire.Write(one)) },
+	} {
+		exchangeOK(t, c, request("GET", "/", ""), 200, "ok")
+		cn := c.popIdle()
+		cn.deadline = time.Now().Add(patience)
+		if err := use(cn); !timedOut(err) {
+			t.Errorf("%s: %v, want a time-out", name, err)
+		}
+		cn.close()
+	}
+}
+
+func second(_ int, err error) error { return err }
+
+// If the context's end can no longer be kept from aborting, the connection
+// is not used again.
+func TestConnectionThatMayBeAbortedIsDropped(t *testing.T) {
+	p := provide(t, answering(okAnswer))
+	c := p.client(t)
+	resp := send(t, c, request("GET", "/", ""))
+	wantEvidence(t, resp, classify.Answered)
+	cn := resp.Body.(*body).cn
+	stop := cn.unwatch
+	cn.unwatch = func() bool { stop(); return false }
+	read(t, resp)
+	if idleCount(c) != 0 || len(c.slots) != 0 {
+		t.Errorf("%d idle, %d slots taken", idleCount(c), len(c.slots))
+	}
+}

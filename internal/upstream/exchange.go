@@ -53,7 +53,8 @@ func (cn *conn) begin(ctx context.Context, deadline time.Time) {
 }
 
 // finish sends the rest of the body, if there is one, and reads the head of
-// the answer, which may come before the body has gone.
+// the answer, which may come before the body has gone. It returns the head,
+// what kept the request from leaving whole, and what kept the head from coming.
 func (cn *conn) finish(rest []byte, sendErr error) (head, error, error) {
 	if sendErr != nil {
 		cn.armRead(parting)
@@ -66,11 +67,19 @@ func (cn *conn) finish(rest []byte, sendErr error) (head, error, error) {
 	sent := make(chan error, 1)
 	go func() { sent <- cn.pour(rest) }()
 	h, err := cn.readHead()
-	if err != nil || h.status >= 300 {
-		// Nobody wants the rest. (After a 2xx it may be read still.)
-		cn.halt()
+	select {
+	case sendErr := <-sent:
+		return h, sendErr, err
+	default:
 	}
-	return h, <-sent, err
+	if err == nil && h.status < 300 {
+		return h, <-sent, nil // the upstream may still want the rest
+	}
+	cn.halt()
+	if sendErr := <-sent; sendErr == nil || err == nil {
+		return h, sendErr, err
+	}
+	return h, err, err // halting is no reason of its own
 }
 
 // pour writes a long body, and from its end on lets the answer take only so

@@ -60,7 +60,11 @@ func TestC61_EndlessInterimAnswersAreBounded(t *testing.T) {
 		}
 	})
 	c := p.client(t)
-	wantEvidence(t, send(t, c, request("POST", "/", "x")), classify.Lost)
+	resp := send(t, c, request("POST", "/", "x"))
+	wantEvidence(t, resp, classify.Lost)
+	if resp.Reason != "waiting for the answer: "+errTooMany1xx.Error() {
+		t.Errorf("reason %q", resp.Reason)
+	}
 	<-gone
 	if p.hits() != 1 || idleCount(c) != 0 {
 		t.Errorf("%d requests, %d idle connections; want 1 and 0", p.hits(), idleCount(c))
@@ -75,6 +79,10 @@ func TestC61_UnaskedSwitchIsNoAnswer(t *testing.T) {
 		pe.waitGone()
 		close(gone)
 	})
-	wantEvidence(t, send(t, p.client(t), request("GET", "/", "")), classify.Lost)
+	resp := send(t, p.client(t), request("GET", "/", ""))
+	wantEvidence(t, resp, classify.Lost)
+	if resp.Reason != "waiting for the answer: "+errSwitched.Error() {
+		t.Errorf("reason %q", resp.Reason)
+	}
 	<-gone
 }

@@ -1,6 +1,9 @@
 package upstream
 
 import (
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"counterfoil/classify"
@@ -62,4 +65,36 @@ func TestC67_UnsendableRequestsAreUnsent(t *testing.T) {
 			t.Fatalf("%s: a connection was opened", name)
 		}
 	}
+}
+
+// Whatever is accepted makes one request with exactly the lines it should.
+func FuzzRequestHead(f *testing.F) {
+	f.Add("GET", "/", "X-A", "b", []byte(nil))
+	f.Add("POST", "/a%2F?b#c", "cookie", "caf\xe9\t", []byte("x\r\n\r\nGET / HTTP/1.1"))
+	f.Add("PUT", "/\r\n", "X-A\r\n", "\n", []byte("x"))
+	f.Add("M-SEARCH", "//€", "content-type", "", []byte("x"))
+	c, err := New(Config{URL: "http://h/base"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(c.Close)
+	f.Fuzz(func(t *testing.T, method, target, name, value string, body []byte) {
+		r := &classify.Request{Method: method, Target: target, Header: classify.Header{{Name: name, Value: value}}, Body: body}
+		if checkRequest(r) != nil {
+			return
+		}
+		cn := &conn{client: c}
+		rest := cn.compose(r)
+		head, sent, _ := strings.Cut(string(cn.out), "\r\n\r\n")
+		want := []string{method + " /base" + target + " HTTP/1.1", "Host: h", name + ": " + value}
+		if len(body) > 0 || expectsBody(method) {
+			want = append(want, "Content-Length: "+strconv.Itoa(len(body)))
+		}
+		if got := strings.Split(head, "\r\n"); !slices.Equal(got, want) {
+			t.Fatalf("lines %q, want %q", got, want)
+		}
+		if sent+string(rest) != string(body) {
+			t.Fatalf("body %q, want %q", sent+string(rest), body)
+		}
+	})
 }
