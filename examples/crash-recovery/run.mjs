@@ -12,7 +12,7 @@ const meanings = {
   replayed: 'Answered from the receipt. Nothing was sent.',
 };
 
-await play(50, async (stage) => {
+async function story(stage) {
   const binary = buildSidecar(stage, process.argv[2]);
 
   let holding;
@@ -58,7 +58,7 @@ await play(50, async (stage) => {
   deepStrictEqual(ledger.map((e) => e.kind), ['ticket', 'mail'], 'the ledger is not one ticket and one mail');
   deepStrictEqual(second, ledger, 'the agent was told something else than what is in the ledger');
   say('\nOne ticket, one mail: at most one effect per call, through a kill -9.');
-});
+}
 
 // An Agent is one life of the agent, and what it was answered.
 class Agent {
@@ -97,3 +97,5 @@ async function resume(agent, outcomes) {
 function say(text) {
   console.log(text);
 }
+
+await play(50, story);

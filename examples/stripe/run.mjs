@@ -20,15 +20,6 @@ const { values: options } = parseArgs({
   options: { seed: { type: 'string' }, sidecar: { type: 'string' }, 'stripe-mock': { type: 'string' } },
 });
 
-await play(85, async (stage) => {
-  const seed = Number(options.seed ?? Math.floor(Math.random() * 2 ** 32));
-  say(`Seed ${seed}: node run.mjs --seed ${seed} draws the same delays again.`);
-  const chaos = new Chaos(new Random(seed));
-  await chaos.open(stage, seed);
-  await chaos.run();
-  await chaos.audit();
-});
-
 // Chaos runs the agent until it has charged all orders, and kills.
 class Chaos {
   orders = batch;
@@ -196,3 +187,12 @@ function signal() {
 function say(text) {
   console.log(text);
 }
+
+await play(85, async (stage) => {
+  const seed = Number(options.seed ?? Math.floor(Math.random() * 2 ** 32));
+  say(`Seed ${seed}: node run.mjs --seed ${seed} draws the same delays again.`);
+  const chaos = new Chaos(new Random(seed));
+  await chaos.open(stage, seed);
+  await chaos.run();
+  await chaos.audit();
+});
