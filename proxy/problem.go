@@ -161,6 +161,16 @@ type Document struct {
 	Turn           string `json:"turn,omitempty"`
 	Call           string `json:"call,omitempty"`
 	Key            string `json:"key,omitempty"`
+	// Error says it again for SDKs that do not go by the status: Stripe's for
+	// Node returns any JSON without this member as the object asked for.
+	Error SDKError `json:"error"`
+}
+
+// An SDKError is a refusal in the form that SDKs turn into their exceptions.
+type SDKError struct {
+	Type    string `json:"type"` // api_error, which Stripe, OpenAI and Anthropic have
+	Code    string `json:"code"` // the problem's name
+	Message string `json:"message"`
 }
 
 // document renders a refusal and the header fields that go with it. k may be
@@ -171,6 +181,7 @@ func document(r *journal.Refusal, k keystore.Key, sentKey, instance string) (Doc
 		Type: problemType + string(form.name), Title: form.title, Status: form.status, Detail: r.Detail, Instance: instance,
 		SafeToRetry: bool(form.same), SafeNewKey: form.anew.safe(r.EffectPossible), UpstreamStatus: r.UpstreamStatus,
 		Run: k.Run, Turn: k.Turn, Call: k.Call, Key: sentKey,
+		Error: SDKError{Type: "api_error", Code: string(form.name), Message: r.Detail},
 	}
 	h := classify.Header{{Name: "Content-Type", Value: "application/problem+json"}, {Name: "Cache-Control", Value: "no-store"}}
 	if r.RetryAfter > 0 {
