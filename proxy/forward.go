@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"counterfoil/classify"
+	"counterfoil/internal/crashpoint"
 	"counterfoil/internal/journal"
 	"counterfoil/keystore"
 )
@@ -235,6 +236,7 @@ func (x *exchange) relay(resp *classify.Response) {
 
 // conclude gives the client what the journal says of its call.
 func (x *exchange) conclude(ctx context.Context, s *stream, r *journal.Reply) {
+	crashpoint.Reach(crashpoint.ReplyBefore)
 	switch {
 	case r.Streamed && r.Broken:
 		s.out.cut()
