@@ -16,7 +16,8 @@ import (
 // it is to be answered.
 type call struct {
 	kind, run, turn, id string
-	// answer is plain, chunked or sse; bytes the answer's length.
+	// answer is plain, long (the same, beyond what is read whole), chunked or
+	// sse; bytes the answer's length.
 	answer string
 	bytes  int
 }
@@ -25,7 +26,11 @@ func (c call) String() string { return c.run + ":" + c.turn + ":" + c.id }
 
 // things is a call of the kind most tests make.
 func things(kind, answer string) call {
-	return call{kind: kind, run: "run-1", turn: "1", id: "1", answer: answer, bytes: 100 << 10}
+	c := call{kind: kind, run: "run-1", turn: "1", id: "1", answer: answer, bytes: 100 << 10}
+	if answer == "long" {
+		c.bytes = 3 << 20
+	}
+	return c
 }
 
 // A reply is what came back for one request.

@@ -236,7 +236,7 @@ func answer(w http.ResponseWriter, r *http.Request, object string, c cut) {
 	if manner == "sse" {
 		w.Header().Set("Content-Type", "text/event-stream")
 	}
-	if manner == "plain" {
+	if manner == "plain" || manner == "long" {
 		w.Header().Set("Content-Length", strconv.Itoa(len(object)))
 	}
 	w.WriteHeader(http.StatusCreated)
