@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"counterfoil/classify"
+	"counterfoil/internal/crashpoint"
 	"counterfoil/internal/journal"
 	"counterfoil/keystore"
 )
@@ -235,11 +236,12 @@ func (x *exchange) relay(resp *classify.Response) {
 
 // conclude gives the client what the journal says of its call.
 func (x *exchange) conclude(ctx context.Context, s *stream, r *journal.Reply) {
+	crashpoint.Reach(crashpoint.ReplyBefore)
 	switch {
 	case r.Streamed && r.Broken:
 		s.out.cut()
 	case r.Streamed:
-		s.out.end()
+		s.end()
 	case r.Refusal != nil:
 		x.refuseReply(r)
 	default:
@@ -288,21 +290,39 @@ func ownFields(r *journal.Reply) classify.Header {
 	return append(h, classify.Field{Name: "Counterfoil-Outcome", Value: string(r.Outcome)})
 }
 
-// A stream passes a journaled answer on as it comes.
+// A stream passes a journaled answer on as it comes, all but its end.
 type stream struct {
 	exchange *exchange
 	out      *outgoing
+	// left is how much is still to come of a body of declared length; below 0
+	// where none was declared.
+	left int64
+	// last is the last byte of a body of declared length: whoever has it has the
+	// whole answer, so it waits for the receipt.
+	last []byte
 }
 
 // Head is [journal.Stream].
 func (s *stream) Head(r *journal.Reply) {
 	a := s.exchange.answerOf(r)
-	a.length = r.Length
+	a.length, s.left = r.Length, r.Length
 	s.out = s.exchange.begin(&a)
 }
 
 // Write is [journal.Stream].
-func (s *stream) Write(piece []byte) error { return s.out.piece(piece) }
+func (s *stream) Write(piece []byte) error {
+	s.left -= int64(len(piece))
+	if n := len(piece) - 1; s.left == 0 && n >= 0 {
+		s.last, piece = []byte{piece[n]}, piece[:n]
+	}
+	return s.out.piece(piece)
+}
+
+// end is called once the receipt is durable.
+func (s *stream) end() {
+	_ = s.out.piece(s.last) // the error stays in out
+	s.out.end()
+}
 
 // refuse answers with a problem of this package's own.
 func (x *exchange) refuse(r *journal.Refusal) {

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"counterfoil/keystore"
 )
 
 // version is set by the linker for a release: -ldflags "-X main.version=v1.2.3".
@@ -61,11 +63,15 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// exitCode is 2 for a mistake in the call, 1 for everything else.
+// exitCode is 2 for a mistake in the call, 3 where another sidecar has the
+// journal's folder, 1 for everything else.
 func exitCode(err error) int {
 	var usage usageError
-	if errors.As(err, &usage) {
+	switch {
+	case errors.As(err, &usage):
 		return 2
+	case errors.Is(err, keystore.ErrLocked):
+		return 3
 	}
 	return 1
 }

@@ -26,7 +26,8 @@ const (
 	// has answered but the finding is not on record.
 	LookupBefore Point = "lookup.before"
 	LookupAfter  Point = "lookup.after"
-	// ReplyBefore: the reply is built, not one byte of it has left.
+	// ReplyBefore: the reply is built, not one byte of it has left; of one that
+	// streams, not its end.
 	ReplyBefore Point = "reply.before"
 )
 

@@ -1,0 +1,66 @@
+package crashtest
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// patience bounds each wait for one thing.
+const patience = 30 * time.Second
+
+var (
+	killsFlag = flag.Int("crash.kills", 15, "how often TestStorm kills the sidecar")
+	seedFlag  = flag.Uint64("crash.seed", 0, "seed of TestStorm; 0 takes one from the clock")
+	raceFlag  = flag.Bool("crash.race", false, "build the sidecars with the race detector")
+)
+
+// programs are the sidecars under test: as released, and with crash points.
+var programs struct{ released, withPoints string }
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(runAll(m))
+}
+
+func runAll(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "counterfoil-crash-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "making a folder for the sidecars:", err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	programs.released, programs.withPoints = filepath.Join(dir, "released"), filepath.Join(dir, "points")
+	if err := build(programs.released, ""); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := build(programs.withPoints, "crashpoints"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, "goroutines left behind:", err)
+		return 1
+	}
+	return code
+}
+
+func build(to, tags string) error {
+	args := []string{"build", "-tags", tags, "-o", to}
+	if *raceFlag {
+		args = append(args, "-race")
+	}
+	out, err := exec.Command("go", append(args, "counterfoil/cmd/sidecar")...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("building the sidecar: %w\n%s", err, out)
+	}
+	return nil
+}
