@@ -55,7 +55,20 @@ Without a command it serves: COUNTERFOIL_UPSTREAMS=tickets=http://127.0.0.1:9090
 		newRunsCommand(env), newShowCommand(env), newUnknownCommand(env), newResolveCommand(env),
 		newCheckCommand(env), newHealthCommand(env), newVersionCommand(env),
 	)
+	for _, cmd := range append(root.Commands(), root) {
+		cmd.Args = asUsage(cmd.Args)
+	}
 	return root
+}
+
+// asUsage makes of a complaint about arguments a mistake in the call.
+func asUsage(args cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, given []string) error {
+		if err := args(cmd, given); err != nil {
+			return usageError{err}
+		}
+		return nil
+	}
 }
 
 // usageError is a mistake in how the command was called.

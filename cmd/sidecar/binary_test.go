@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// program is the binary under test, built once.
+var program string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "counterfoil-cmd-")
+	if err != nil {
+		panic(err)
+	}
+	program = filepath.Join(dir, "sidecar")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		panic(string(out))
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+// sidecarOutput runs the binary to its end, with nothing but the given variables
+// set.
+func sidecarOutput(t *testing.T, variables []string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, variables...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+func TestTheDemoTellsItsStory(t *testing.T) {
+	out, errs, code := sidecarOutput(t, nil, "demo")
+	if code != 0 {
+		t.Fatalf("exit code %d\n%s%s", code, out, errs)
+	}
+	for _, want := range []string{"kill -9", "create_ticket  recovered", "send_email     executed", "create_ticket  replayed", "send_email     replayed", "One ticket, one mail"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the story lacks %q:\n%s", want, out)
+		}
+	}
+}
+
+func TestMistakesAreNamedWithTheirPlaceAndNothingStarts(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "counterfoil.yaml")
+	text := "upstreams:\n  p:\n    url: http://127.0.0.1:1\n    timeouts: {idel: 5s}\n    operations:\n      - name: a\n        class: keyed\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name      string
+		variables []string
+		args      []string
+		want      []string
+	}{
+		{"no upstream", nil, []string{"serve"}, []string{"COUNTERFOIL_UPSTREAMS"}},
+		{"a field that is none", []string{"COUNTERFOIL_CONFIG=" + file}, []string{"check"}, []string{file + ":4", "idel"}},
+		{"a variable that is none", []string{"COUNTERFOIL_LISTN=x"}, nil, []string{"COUNTERFOIL_LISTN", "COUNTERFOIL_LISTEN"}},
+		{"a command that is none", nil, []string{"sevre"}, []string{"sevre"}},
+		{"a flag that is none", nil, []string{"serve", "--nope"}, []string{"--nope"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			out, errs, code := sidecarOutput(t, tc.variables, tc.args...)
+			if code != 2 {
+				t.Errorf("exit code %d, want 2", code)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(errs, want) {
+					t.Errorf("standard error lacks %q:\n%s%s", want, out, errs)
+				}
+			}
+		})
+	}
+}
+
+func TestAnOperationsMistakesAreNamedToo(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "counterfoil.yaml")
+	text := "upstreams:\n  p:\n    url: http://127.0.0.1:1\n    operations:\n      - name: a\n        class: keyed\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, errs, code := sidecarOutput(t, []string{"COUNTERFOIL_CONFIG=" + file}, "check")
+	if code != 2 || !strings.Contains(errs, file+":") || !strings.Contains(errs, "guarantee") {
+		t.Errorf("exit code %d:\n%s", code, errs)
+	}
+}
+
+func TestCheckSaysWhatWouldStart(t *testing.T) {
+	out, errs, code := sidecarOutput(t, []string{"COUNTERFOIL_UPSTREAMS=tickets=http://127.0.0.1:9090"}, "check")
+	if code != 0 || !strings.Contains(out, "tickets -> http://127.0.0.1:9090") {
+		t.Errorf("exit code %d:\n%s%s", code, out, errs)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if out, _, code := sidecarOutput(t, nil, "version"); code != 0 || !strings.HasPrefix(out, "counterfoil ") {
+		t.Errorf("exit code %d: %q", code, out)
+	}
+}
