@@ -16,7 +16,7 @@ import (
 // newCheckCommand checks what a start would check, and starts nothing.
 func newCheckCommand(env clientEnv) *cobra.Command {
 	return &cobra.Command{
-		Use: "check", Short: "Check the configuration, offline", Args: cobra.NoArgs,
+		Use: "check", Short: "Check the configuration, offline", Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := loadConfig(env)
 			if err != nil {
@@ -55,7 +55,7 @@ func describe(out io.Writer, cfg *config.Config) {
 // container health checks where no other program is at hand.
 func newHealthCommand(env clientEnv) *cobra.Command {
 	return &cobra.Command{
-		Use: "health", Short: "Ask a running sidecar whether it is ready", Args: cobra.NoArgs,
+		Use: "health", Short: "Ask a running sidecar whether it is ready", Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 3*time.Second)
 			defer cancel()

@@ -14,7 +14,7 @@ import (
 
 func newDemoCommand(env clientEnv) *cobra.Command {
 	return &cobra.Command{
-		Use: "demo", Short: "See a crash between effect and receipt, and no second effect", Args: cobra.NoArgs,
+		Use: "demo", Short: "See a crash between effect and receipt, and no second effect", Args: exactly(),
 		Long: `Starts a small provider, a sidecar and an agent as processes of their own, kills
 the sidecar with SIGKILL after the effect and before the receipt, resumes the
 agent, and shows the provider's ledger. Nothing leaves this machine, and nothing
@@ -31,7 +31,7 @@ is left behind.`,
 
 func newDemoProviderCommand(env clientEnv) *cobra.Command {
 	return &cobra.Command{
-		Use: "demo-provider", Short: "The provider of the demo", Args: cobra.NoArgs, Hidden: true,
+		Use: "demo-provider", Short: "The provider of the demo", Args: exactly(), Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
@@ -50,7 +50,7 @@ func newDemoProviderCommand(env clientEnv) *cobra.Command {
 
 func newDemoAgentCommand(env clientEnv) *cobra.Command {
 	return &cobra.Command{
-		Use: "demo-agent BASE_URL RUN", Short: "The agent of the demo", Args: cobra.ExactArgs(2), Hidden: true,
+		Use: "demo-agent BASE_URL RUN", Short: "The agent of the demo", Args: exactly("BASE_URL", "RUN"), Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return demo.RunAgent(cmd.Context(), args[0], args[1], env.stdout)
 		},

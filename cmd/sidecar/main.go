@@ -42,7 +42,7 @@ intent of every call before a byte leaves and the receipt before the agent is
 told, so that a call has its effect at most once, whatever crashes.
 
 Without a command it serves: COUNTERFOIL_UPSTREAMS=tickets=http://127.0.0.1:9090 sidecar`,
-		Args:          cobra.NoArgs,
+		Args:          exactly(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE:          serve.RunE,
@@ -55,20 +55,7 @@ Without a command it serves: COUNTERFOIL_UPSTREAMS=tickets=http://127.0.0.1:9090
 		newRunsCommand(env), newShowCommand(env), newUnknownCommand(env), newResolveCommand(env),
 		newCheckCommand(env), newHealthCommand(env), newVersionCommand(env),
 	)
-	for _, cmd := range append(root.Commands(), root) {
-		cmd.Args = asUsage(cmd.Args)
-	}
 	return root
-}
-
-// asUsage makes of a complaint about arguments a mistake in the call.
-func asUsage(args cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, given []string) error {
-		if err := args(cmd, given); err != nil {
-			return usageError{err}
-		}
-		return nil
-	}
 }
 
 // usageError is a mistake in how the command was called.
@@ -91,7 +78,7 @@ func exitCode(err error) int {
 
 func newVersionCommand(env clientEnv) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version", Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(env.stdout, "counterfoil", versionText())
 			return err

@@ -39,7 +39,7 @@ const (
 func newServeCommand(env clientEnv) *cobra.Command {
 	var announce bool
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Serve (what happens without a command)", Args: cobra.NoArgs,
+		Use: "serve", Short: "Serve (what happens without a command)", Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadConfig(env)
 			if err != nil {
