@@ -16,7 +16,17 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	const fasthttp = "github.com/valyala/fasthttp."
+	goleak.VerifyTestMain(m,
+		// Of the benchmarks' server and of the client beside which they
+		// measure; they outlive both, or end late.
+		goleak.IgnoreAnyFunction(fasthttp+"updateServerDate.func1"),
+		goleak.IgnoreAnyFunction(fasthttp+"(*workerPool).Start.func2"),
+		goleak.IgnoreAnyFunction(fasthttp+"(*HostClient).connsCleaner"),
+		goleak.IgnoreAnyFunction(fasthttp+"(*TCPDialer).tcpAddrsClean"),
+	)
+}
 
 // patience bounds every wait in these tests. Reaching it is a failure.
 const patience = 10 * time.Second
