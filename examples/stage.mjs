@@ -8,19 +8,21 @@ import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
-const stderrMax = 4096; // characters of a process's last words
+const stderrMax = 16384; // characters of a process's last words
 const startSeconds = 20;
 
 // A Stage is a folder of its own and the processes of one run of an example.
 export class Stage {
   dir = mkdtempSync(join(tmpdir(), 'counterfoil-example-'));
   #running = new Set();
+  #closed = false;
   #fail;
   // failed is rejected with what an onLine throws.
   failed = new Promise((_, no) => (this.#fail = no));
 
   // start begins a process. onLine gets each line that it prints.
   start(name, command, args, { env = {}, onLine = () => {} } = {}) {
+    if (this.#closed) throw new Error('the example is over');
     const child = spawn(command, args, {
       // Nothing of the caller's world but the path: neither proxies nor keys.
       env: { PATH: process.env.PATH, HOME: this.dir, TMPDIR: this.dir, ...env },
@@ -61,7 +63,9 @@ export class Stage {
     return this.start(name, process.execPath, [fileURLToPath(script), ...args], options);
   }
 
+  // close ends all processes. No other can be started after it.
   async close() {
+    this.#closed = true;
     await Promise.all([...this.#running].map((part) => part.kill()));
     rmSync(this.dir, { recursive: true, force: true });
   }

@@ -4,21 +4,19 @@
 //
 //   node run.mjs [--seed N] [--sidecar BINARY] [--stripe-mock BINARY]
 import { deepStrictEqual, ok, strictEqual } from 'node:assert';
+import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { buildSidecar, freePort, goRun, play, startSidecar } from '../stage.mjs';
 import { Random } from './random.mjs';
 
-const stripeMock = 'github.com/stripe/stripe-mock@v0.203.0';
+const stripeMockModule = 'github.com/stripe/stripe-mock@v0.203.0';
 const batch = 10; // orders that are added when all are charged and more kills are due
 const killsMin = 12;
 const resentMin = 3; // calls that a kill must have left in doubt
 const killDelayMax = 90; // milliseconds after a request reached the provider
-
-const { values: options } = parseArgs({
-  options: { seed: { type: 'string' }, sidecar: { type: 'string' }, 'stripe-mock': { type: 'string' } },
-});
+const failuresMax = 3; // of the agent in a row, with no kill between
 
 // Chaos runs the agent until it has charged all orders, and kills.
 class Chaos {
@@ -30,15 +28,16 @@ class Chaos {
   restarts = []; // how many POSTs the provider had seen when a sidecar was dead, and the next one not yet there
   #arrival = signal();
 
-  constructor(random) {
-    this.random = random;
+  constructor(stage, seed) {
+    this.stage = stage;
+    this.seed = seed;
+    this.random = new Random(seed);
   }
 
-  async open(stage, seed) {
-    this.stage = stage;
-    this.binary = buildSidecar(stage, options.sidecar);
-    const mock = await startStripeMock(stage);
-    const provider = stage.node('the provider', new URL('provider.mjs', import.meta.url), [mock, seed], {
+  async open({ sidecar, stripeMock }) {
+    this.binary = buildSidecar(this.stage, sidecar);
+    const mock = await startStripeMock(this.stage, stripeMock);
+    const provider = this.stage.node('the provider', new URL('provider.mjs', import.meta.url), [mock, this.seed], {
       onLine: (line) => line.startsWith('{') && this.#seen(JSON.parse(line)),
     });
     this.provider = await provider.ready();
@@ -54,12 +53,16 @@ class Chaos {
 
   async run() {
     this.#startAgent();
-    for (;;) {
+    for (let failures = 0; ; ) {
       this.#arrival = signal();
       const code = await Promise.race([this.#arrival, this.agent.ended]);
-      if (code === undefined) await this.#kill();
-      else if (code !== 0) this.#startAgent(); // its SDK gave up while the sidecar was away
-      else if (this.#isEnough()) return;
+      if (code === undefined) {
+        await this.#kill();
+        failures = 0;
+      } else if (code !== 0) {
+        ok(++failures <= failuresMax, `the agent fails again and again: ${this.agent.stderr}`);
+        this.#startAgent();
+      } else if (this.#isEnough()) return;
       else this.#startAgent((this.orders += batch));
     }
   }
@@ -71,6 +74,7 @@ class Chaos {
     this.#startAgent();
     strictEqual(await this.agent.ended, 0, `the undisturbed agent failed: ${this.agent.stderr}`);
     deepStrictEqual(this.outcomes, { replayed: this.orders });
+    await this.#makeMistakes();
     const ledger = await this.#ledger();
     deepStrictEqual(ledger, before, 'a replay reached the provider');
 
@@ -78,8 +82,18 @@ class Chaos {
     for (let n = 1; n <= this.orders; n++) resent += this.#auditOrder(`order-${n}`, ledger);
     strictEqual(ledger.effects.length, this.orders, 'the provider charged something else');
     say(`Once more, undisturbed: ${this.orders} answers replayed, nothing sent.`);
+    say('Another charge under a used key, and one without a key: refused, and the SDK throws.');
     say(`${this.orders} orders, ${this.orders} charges, ${ledger.posts.length} POSTs: ${resent} were resends under the same key with the same bytes.`);
     say('Every answer of the SDK is the object that the provider made: one charge per order.');
+  }
+
+  async #makeMistakes() {
+    const threw = [];
+    const agent = this.stage.node('the mistaken agent', new URL('mistakes.mjs', import.meta.url), [this.port], {
+      onLine: (line) => threw.push(line),
+    });
+    strictEqual(await agent.ended, 0, `the mistaken agent failed: ${agent.stderr}`);
+    deepStrictEqual(threw, ['threw StripeAPIError 422 key-reused', 'threw StripeInvalidRequestError 400 missing-key']);
   }
 
   // auditOrder returns how many POSTs of the order were repeats.
@@ -157,12 +171,11 @@ class Chaos {
   }
 }
 
-// startStripeMock returns the URL of a stripe-mock, which is built if none is
-// given.
-async function startStripeMock(stage) {
-  let binary = options['stripe-mock'];
+// startStripeMock returns the URL of a stripe-mock, which is built if no binary
+// is given.
+async function startStripeMock(stage, binary) {
   if (!binary) {
-    goRun(['install', stripeMock], { ...process.env, GOBIN: stage.dir });
+    goRun(['install', stripeMockModule], { ...process.env, GOBIN: stage.dir });
     binary = join(stage.dir, 'stripe-mock');
   }
   return new Promise((yes, no) => {
@@ -188,11 +201,21 @@ function say(text) {
   console.log(text);
 }
 
+// readOptions returns what the command line says.
+function readOptions() {
+  const text = { type: 'string' };
+  const { values } = parseArgs({ options: { seed: text, sidecar: text, 'stripe-mock': text } });
+  const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 32));
+  if (!(Number.isInteger(seed) && seed >= 0 && seed < 2 ** 32)) throw new Error('--seed takes a whole number from 0 to 4294967295');
+  return { seed, sidecar: values.sidecar, stripeMock: values['stripe-mock'] };
+}
+
 await play(85, async (stage) => {
-  const seed = Number(options.seed ?? Math.floor(Math.random() * 2 ** 32));
-  say(`Seed ${seed}: node run.mjs --seed ${seed} draws the same delays again.`);
-  const chaos = new Chaos(new Random(seed));
-  await chaos.open(stage, seed);
+  const options = readOptions();
+  if (!existsSync(new URL('node_modules/stripe', import.meta.url))) throw new Error('npm ci in this folder comes first');
+  say(`Seed ${options.seed}: node run.mjs --seed ${options.seed} draws the same delays again.`);
+  const chaos = new Chaos(stage, options.seed);
+  await chaos.open(options);
   await chaos.run();
   await chaos.audit();
 });
