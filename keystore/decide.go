@@ -108,9 +108,6 @@ type Request struct {
 	LookupSpent bool
 	// LookupReason says why, in plain words.
 	LookupReason string
-	// ResendSpent says that enough repeats were made for one request: wait
-	// before the next.
-	ResendSpent bool
 	// OnlyRecover says that who asks has no request to send: a call that is open
 	// waits for its agent, and so does one in doubt that only its agent's
 	// account can tell of.
@@ -132,8 +129,11 @@ const (
 	// LookupPatience is given up.
 	LookupFailuresMax = 5
 	LookupPatience    = 15 * time.Minute
-	// ResendPause is how long a request waits that made enough repeats.
-	ResendPause = 5 * time.Second
+	// A resend that settled nothing is given ResendRestMin before the next, and
+	// each further one four times as long, up to ResendRestMax: the provider may
+	// still be at work on the first sending.
+	ResendRestMin = 500 * time.Millisecond
+	ResendRestMax = 30 * time.Second
 )
 
 // Decide says what may be done about a call, changing nothing. r is nil where
@@ -195,30 +195,59 @@ func decideFresh(run RunFacts, q *Request) Verdict {
 }
 
 func decideInDoubt(r *Record, q *Request, now Instant) Verdict {
-	var wait Verdict
+	var later Verdict // the earliest of what has to wait
 	for _, means := range q.Means {
-		switch means {
-		case ByResend:
-			if !repeatIsSafeFor(r, &q.Beginning, now) {
-				continue
-			}
-			if !q.ResendSpent {
-				return Verdict{Action: Resend}
-			}
-			wait = Verdict{Action: Wait, After: now.Add(ResendPause)}
-		case ByLookup:
-			if after, ok := nextLookup(r, q, now); ok {
-				return Verdict{Action: Ask, After: after}
-			}
+		v := tryMeans(means, r, q, now)
+		switch {
+		case v.Action == 0:
+		case v.After <= now:
+			return v
+		case later.Action == 0 || v.After < later.After:
+			later = v
 		}
 	}
-	if wait.Action == Wait {
-		return wait
+	if later.Action != 0 {
+		return later
 	}
 	if q.OnlyRecover && len(q.Means) > 0 && !sameAccount(r, &q.Beginning) {
 		return Verdict{Action: Wait}
 	}
 	return Verdict{Action: Stop, Reason: UnknownOutcome, GiveUp: true}
+}
+
+// tryMeans says what one way of recovery has to offer, and when; nothing if it
+// is spent.
+func tryMeans(means Means, r *Record, q *Request, now Instant) Verdict {
+	switch means {
+	case ByResend:
+		if !repeatIsSafeFor(r, &q.Beginning, now) {
+			return Verdict{}
+		}
+		if after := nextResend(r); after > now {
+			return Verdict{Action: Wait, After: after}
+		}
+		return Verdict{Action: Resend}
+	case ByLookup:
+		if after, ok := nextLookup(r, q, now); ok {
+			return Verdict{Action: Ask, After: after}
+		}
+	}
+	return Verdict{}
+}
+
+// nextResend returns when the next resend may be made. The first is made at
+// once.
+func nextResend(r *Record) Instant {
+	var ended Instant
+	rest := ResendRestMin / 4
+	for i := len(r.Attempts) - 1; i >= 0 && r.Attempts[i].Resend; i-- {
+		ended = max(ended, r.Attempts[i].EndedAt)
+		rest = min(4*rest, ResendRestMax)
+	}
+	if ended == 0 {
+		return 0
+	}
+	return ended.Add(rest)
 }
 
 // nextLookup returns when the next lookup makes sense, and false if none does.

@@ -101,8 +101,12 @@ func TestRecoveryVerdicts(t *testing.T) {
 	}{
 		{name: "no means", want: stop},
 		{name: "resend", means: []Means{ByResend}, want: Verdict{Action: Resend}},
-		{name: "resend, enough for now", means: []Means{ByResend}, q: func(q *Request) { q.ResendSpent = true }, want: Verdict{Action: Wait, After: t0.Add(ResendPause)}},
-		{name: "resend, enough for now, and a lookup", means: []Means{ByResend, ByLookup}, q: func(q *Request) { q.ResendSpent = true }, want: Verdict{Action: Ask, After: t0}},
+		{name: "resend after one that settled nothing", means: []Means{ByResend}, r: resentAt(t0), want: Verdict{Action: Wait, After: t0.Add(ResendRestMin)}},
+		{name: "resend after three", means: []Means{ByResend}, r: resentAt(t0, t0, t0), want: Verdict{Action: Wait, After: t0.Add(16 * ResendRestMin)}},
+		{name: "resend after many", means: []Means{ByResend}, r: resentAt(t0, t0, t0, t0, t0, t0), want: Verdict{Action: Wait, After: t0.Add(ResendRestMax)}},
+		{name: "resend after its rest", means: []Means{ByResend}, after: ResendRestMin, r: resentAt(t0), want: Verdict{Action: Resend}},
+		{name: "resend that rests, and a lookup", means: []Means{ByResend, ByLookup}, r: resentAt(t0), want: Verdict{Action: Ask, After: t0}},
+		{name: "resend that rests, and a lookup later", means: []Means{ByLookup, ByResend}, r: both(resentAt(t0), func(r *Record) { r.LastMissAt = t0 }), want: Verdict{Action: Wait, After: t0.Add(ResendRestMin)}},
 		{name: "resend, too late", means: []Means{ByResend}, after: 24 * hour, want: stop},
 		{name: "resend, too late, then lookup", means: []Means{ByResend, ByLookup}, after: 24 * hour, want: Verdict{Action: Ask, After: t0.Add(24 * hour)}},
 		{name: "resend of an effect", means: []Means{ByResend}, r: effect, want: stop},
@@ -129,6 +133,19 @@ func TestRecoveryVerdicts(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", tc.name, got, tc.want)
 		}
 	}
+}
+
+func resentAt(ends ...Instant) func(*Record) {
+	return func(r *Record) {
+		for _, end := range ends {
+			r.AttemptsMade++
+			r.Attempts = append(r.Attempts, Attempt{Number: r.AttemptsMade, EndedAt: end, Resend: true})
+		}
+	}
+}
+
+func both(a, b func(*Record)) func(*Record) {
+	return func(r *Record) { a(r); b(r) }
 }
 
 func missedAt(at Instant, misses uint32) func(*Record) {

@@ -38,10 +38,6 @@ func (w *work) outgoing(ctx context.Context, r *keystore.Record, isResend bool) 
 		return &w.out, nil
 	}
 	w.resends++
-	w.ask.ResendSpent = w.resends >= ResendsMax
-	if err := w.backOff(ctx, w.resends-1); err != nil {
-		return nil, errors.New("the sidecar is shutting down")
-	}
 	in := &r.Intent
 	target, err := w.upstream.Secrets.RestoreTarget(in.Target, w.out.Target)
 	if err != nil {

@@ -27,8 +27,6 @@ const (
 	// SendTries is how often within one attempt a request is tried that is
 	// proven unsent.
 	SendTries = 3
-	// ResendsMax is how many resends one request may make.
-	ResendsMax = 3
 )
 
 // A Sender makes one attempt on the wire: it never repeats a request of which

@@ -138,7 +138,6 @@ func (w *work) wait(ctx context.Context, r *keystore.Record, after keystore.Inst
 		return w.inProgress(r, pause)
 	}
 	w.waited = w.waited || r.State == keystore.Pending
-	w.ask.ResendSpent = false
 	timer := time.NewTimer(min(left, pause))
 	defer timer.Stop()
 	select {
