@@ -65,8 +65,8 @@ func drawAbsence(t *rapid.T, now Instant) Absence {
 func drawRequest(t *rapid.T, now Instant) *Request {
 	return &Request{
 		Beginning: *drawBeginning(t), Lookup: drawAbsence(t, now),
-		Means:       rapid.SliceOfN(rapid.SampledFrom([]Means{ByResend, ByLookup}), 0, 3).Draw(t, "means"),
-		LookupSpent: rapid.Bool().Draw(t, "lookup spent"),
+		Means:          rapid.SliceOfN(rapid.SampledFrom([]Means{ByResend, ByLookup}), 0, 3).Draw(t, "means"),
+		LookupSpent:    rapid.Bool().Draw(t, "lookup spent"),
 		PauseOnUnknown: rapid.Bool().Draw(t, "pause"),
 	}
 }
