@@ -114,6 +114,7 @@ func (o *outgoing) cut() { o.exchange.close = true }
 // appendHead writes status line and fields: the provider's in their order and
 // spelling, then ours, then framing.
 func (x *exchange) appendHead(b []byte, a *answer) []byte {
+	x.close = x.close || x.draining.Load()
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(a.status), 10)
 	b = append(append(append(b, ' '), fasthttp.StatusMessage(a.status)...), "\r\n"...)

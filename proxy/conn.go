@@ -59,15 +59,12 @@ type conn struct {
 }
 
 func (c *conn) Read(p []byte) (int, error) {
-	c.heard = true
 	if c.hasPeek && len(p) > 0 {
-		p[0], c.hasPeek = c.peeked[0], false
+		p[0], c.hasPeek, c.heard = c.peeked[0], false, true
 		return 1, nil
 	}
 	n, err := c.Conn.Read(p)
-	if n == 0 && err != nil {
-		c.heard = false
-	}
+	c.heard = c.heard || n > 0
 	return n, err
 }
 

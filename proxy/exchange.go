@@ -29,7 +29,7 @@ type exchange struct {
 	// body is the request's body, not yet read; bodyBytes is its declared
 	// length, -1 where it is chunked.
 	body      io.Reader
-	bodyBytes int
+	bodyBytes int64
 	// close says that the connection ends with the answer.
 	close bool
 	// http10 says that the client cannot read chunks.
@@ -106,12 +106,12 @@ func (s *Server) open(rc *fasthttp.RequestCtx) (*exchange, *journal.Refusal) {
 	h := &rc.Request.Header
 	x := &exchange{
 		Server: s, conn: rc.Conn().(*conn), method: string(h.Method()), namespace: s.namespace,
-		body: rc.RequestBodyStream(), bodyBytes: h.ContentLength(),
-		close: h.ConnectionClose() || s.draining.Load(), http10: !h.IsHTTP11(),
+		body: rc.RequestBodyStream(),
+		close: h.ConnectionClose(), http10: !h.IsHTTP11(),
 	}
 	head, err := parseHead(string(h.RawHeaders()))
 	if err == nil {
-		err = checkFraming(head)
+		x.bodyBytes, err = framing(head)
 	}
 	if proto := string(h.Protocol()); err == nil && proto != "HTTP/1.1" && proto != "HTTP/1.0" {
 		err = errors.New("the protocol is neither HTTP/1.1 nor HTTP/1.0")

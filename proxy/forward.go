@@ -114,7 +114,7 @@ func (x *exchange) readBody(ctx context.Context) (body []byte, release func(), r
 		}
 		return x.readLarge(ctx, body, BodyBytesMax+1)
 	}
-	return x.readLarge(ctx, nil, x.bodyBytes)
+	return x.readLarge(ctx, nil, int(x.bodyBytes))
 }
 
 // readLarge reads on to the end, or to most bytes, whichever is nearer. A whole
@@ -139,7 +139,7 @@ func (x *exchange) readLarge(ctx context.Context, body []byte, most int) ([]byte
 		return nil, release, unread(err)
 	case len(whole) > BodyBytesMax:
 		return nil, release, tooLarge
-	case x.bodyBytes > len(whole):
+	case x.bodyBytes > int64(len(whole)):
 		return nil, release, unread(io.ErrUnexpectedEOF)
 	}
 	return whole, release, nil

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 
 	"counterfoil/classify"
@@ -48,28 +49,32 @@ func parseHead(block string) (classify.Header, error) {
 	return h, nil
 }
 
-// checkFraming refuses a head that leaves room for a hidden second request (RFC
-// 9112 sections 6.1 and 6.3).
-func checkFraming(h classify.Header) error {
+// framing says how long the body of a request is, -1 where it is chunked. It
+// refuses a head that leaves room for a hidden second request (RFC 9112 sections
+// 6.1 and 6.3).
+func framing(h classify.Header) (bodyBytes int64, err error) {
 	lengths, codings := 0, 0
 	for i := range h {
 		switch f := &h[i]; {
 		case strings.EqualFold(f.Name, "Content-Length"):
 			lengths++
 			if f.Value == "" || strings.Trim(f.Value, "0123456789") != "" {
-				return errFraming
+				return 0, errFraming
+			}
+			if bodyBytes, err = strconv.ParseInt(f.Value, 10, 64); err != nil {
+				return 0, errFraming
 			}
 		case strings.EqualFold(f.Name, "Transfer-Encoding"):
-			codings++
+			codings, bodyBytes = codings+1, -1
 			if !strings.EqualFold(f.Value, "chunked") {
-				return errFraming
+				return 0, errFraming
 			}
 		}
 	}
 	if lengths+codings > 1 {
-		return errFraming
+		return 0, errFraming
 	}
-	return nil
+	return bodyBytes, nil
 }
 
 func isFieldValue(s string) bool {

@@ -213,7 +213,10 @@ func BenchmarkRoute(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		head, err := parseHead(block)
-		if err != nil || checkFraming(head) != nil {
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err = framing(head); err != nil {
 			b.Fatal(err)
 		}
 		x := &exchange{Server: s, conn: &conn{}, header: head}

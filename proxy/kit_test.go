@@ -514,3 +514,11 @@ func eventually(t *testing.T, what string, within time.Duration, is func() bool)
 }
 
 func contains(b []byte, s string) bool { return bytes.Contains(b, []byte(s)) }
+
+func tcpAddr(s string) net.Addr {
+	a, err := net.ResolveTCPAddr("tcp", s)
+	if err != nil {
+		panic(err)
+	}
+	return a
+}

@@ -251,7 +251,10 @@ func (s *Server) prepare() {
 	s.fast = fasthttp.Server{
 		Handler:      func(rc *fasthttp.RequestCtx) { s.serve(ctx, rc) },
 		ErrorHandler: s.misread,
-		HeaderReceived: func(*fasthttp.RequestHeader) fasthttp.RequestConfig {
+		HeaderReceived: func(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
+			if h.ContentLength() > BodyBytesMax {
+				h.SetContentLength(0) // or fasthttp waits for its beginning before it asks us
+			}
 			return fasthttp.RequestConfig{ReadTimeout: s.limits.BodyTimeout}
 		},
 		ExpectHandler:                 s.expect,
