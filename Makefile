@@ -1,0 +1,71 @@
+# make without a target prints what there is.
+
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FUZZTIME ?= 30s
+KILLS    ?= 500
+SEED     ?= 0
+
+# Packages with fuzz targets, and those whose tests print pages.
+FUZZED  = $(sort $(dir $(shell grep -rl --include='*_test.go' --exclude-dir=node_modules '^func Fuzz' .)))
+PRINTED = $(sort $(dir $(shell grep -rl --include='*_test.go' --exclude-dir=node_modules 'flag.Bool("rewrite"' .)))
+
+.DEFAULT_GOAL := help
+.PHONY: help build test check format vet lint fuzz crash bench demo docs tools clean
+
+help: ## Print this help
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## Build bin/sidecar
+	CGO_ENABLED=0 go build -trimpath -o bin/sidecar ./cmd/sidecar
+
+test: tools ## Install what the tests need (on Debian, as root) and run them all with the race detector
+	go test -race -timeout 15m ./...
+
+check: format vet lint ## Before every commit: format, vet, all linters, the rules of the house, quick tests
+	go test -short -timeout 5m ./...
+
+format: ## Fail where gofmt would change something
+	@files=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+	if [ -n "$$files" ]; then echo "gofmt -w would change:"; echo "$$files"; exit 1; fi
+
+vet: ## Run go vet, with and without the crash points
+	go vet ./...
+	go vet -tags crashpoints ./...
+
+lint: ## Run every linter that .golangci.yml leaves on
+	go run $(GOLANGCI) run ./...
+
+fuzz: ## Fuzz each target for FUZZTIME (30s, or a number of runs as in 2000x)
+	@set -e; for dir in $(FUZZED); do \
+	  for name in $$(go test -list '^Fuzz' $$dir | grep '^Fuzz'); do \
+	    echo "go test -run ^$$ -fuzz ^$$name\$$ -fuzztime $(FUZZTIME) $$dir"; \
+	    go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5s $$dir; \
+	  done; \
+	done
+
+crash: ## Kill a sidecar KILLS times (500) under load, and hold its answers against the provider's ledger
+	go test ./internal/crashtest -run TestStorm -count 1 -v -timeout 60m -crash.kills $(KILLS) -crash.seed $(SEED)
+
+bench: ## Measure the store, and the sidecar beside nginx
+	go test -run '^$$' -bench . ./keystore/badger
+	go run ./bench
+
+demo: ## See a crash between effect and receipt, and no second effect
+	go run ./cmd/sidecar demo
+
+docs: ## Print the pages and golden files that are printed from code
+	go test -count 1 $(PRINTED) -rewrite
+
+tools: ## Install from Debian what is missing: a C compiler for -race, Node and npm for the examples
+	@missing=""; \
+	command -v gcc >/dev/null || missing="$$missing gcc libc6-dev"; \
+	command -v node >/dev/null || missing="$$missing nodejs"; \
+	command -v npm >/dev/null || missing="$$missing npm"; \
+	if [ -n "$$missing" ]; then \
+	  command -v apt-get >/dev/null || { echo "install these first:$$missing"; exit 1; }; \
+	  [ "$$(id -u)" = 0 ] || { echo "missing, and only root can install:$$missing; run apt-get install$$missing"; exit 1; }; \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing; \
+	fi
+
+clean: ## Remove what was built
+	rm -rf bin
