@@ -45,8 +45,8 @@ func badgerOptions(c Config) badger.Options {
 	o.Compression = options.None
 	o.BlockCacheSize = 32 << 20
 	o.IndexCacheSize = 32 << 20
-	o.ValueThreshold = 1 << 20    // above every value: nothing goes to the value log
-	o.ValueLogFileSize = 16 << 20 // which is mapped at twice its size
+	o.ValueThreshold = min(1<<20, c.tuning.memTableBytes*15/100) // above every value: nothing goes to the value log
+	o.ValueLogFileSize = 16 << 20                                // which is mapped at twice its size
 	o.ChecksumVerificationMode = options.OnBlockRead
 	o.LmaxCompaction = true
 	return o
