@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,7 +29,13 @@ func TestC81a_SyncComesFirst(t *testing.T) {
 			c := things("none", answer)
 			s.read(c)
 			s.kill() // the tracer ends with it, and its file is whole
-			checkOrder(t, b, s, readTrace(t, trace), answer == "plain")
+			made := readTrace(t, trace)
+			checkOrder(t, b, s, made, answer == "plain")
+			if t.Failed() {
+				for _, m := range made[max(0, len(made)-60):] {
+					t.Log(&m)
+				}
+			}
 		})
 	}
 }
@@ -167,7 +174,8 @@ var (
 	resumedLine = regexp.MustCompile(`^(\d+) +<\.\.\. ([a-z_0-9]+) resumed>(.*)\) += (-?\d+|0x[0-9a-f]+)`)
 )
 
-// readTrace puts a trace of many threads in the order in which calls ended.
+// readTrace reads a trace of many threads. A call that was interrupted takes two
+// lines of it.
 func readTrace(t *testing.T, file string) []syscallMade {
 	t.Helper()
 	f, err := os.Open(file)
@@ -190,6 +198,7 @@ func readTrace(t *testing.T, file string) []syscallMade {
 		var result string
 		if m := resumedLine.FindStringSubmatch(line); m != nil {
 			c = begun[m[1]]
+			delete(begun, m[1])
 			c.text += m[3]
 			result = m[4]
 		} else if m := wholeLine.FindStringSubmatch(line); m != nil {
@@ -203,6 +212,11 @@ func readTrace(t *testing.T, file string) []syscallMade {
 	}
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
+	}
+	// What the kill cut short had begun none the less: its bytes may have left.
+	for _, c := range begun {
+		c.end = math.MaxInt
+		calls = append(calls, c)
 	}
 	return calls
 }
@@ -223,20 +237,20 @@ func (c *syscallMade) settle(result string, maps map[string]string) {
 	}
 }
 
-func firstOf(calls []syscallMade, is func(syscallMade) bool) *syscallMade {
+func firstOf(calls []syscallMade, is func(syscallMade) bool) (first *syscallMade) {
 	for i := range calls {
-		if is(calls[i]) {
-			return &calls[i]
+		if is(calls[i]) && (first == nil || calls[i].start < first.start) {
+			first = &calls[i]
 		}
 	}
-	return nil
+	return first
 }
 
-func lastOf(calls []syscallMade, is func(syscallMade) bool) *syscallMade {
-	for i := len(calls) - 1; i >= 0; i-- {
-		if is(calls[i]) {
-			return &calls[i]
+func lastOf(calls []syscallMade, is func(syscallMade) bool) (last *syscallMade) {
+	for i := range calls {
+		if is(calls[i]) && (last == nil || calls[i].start > last.start) {
+			last = &calls[i]
 		}
 	}
-	return nil
+	return last
 }

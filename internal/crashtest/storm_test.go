@@ -284,12 +284,27 @@ func (st *storm) kill() {
 	began := time.Now()
 	var next *sidecar
 	if own {
-		next = st.crashing(string(point), nth)
-	} else {
-		next = st.bench.released()
+		next = st.doomed(point, nth)
+	}
+	if next == nil {
+		began, next = time.Now(), st.bench.released()
 	}
 	st.restarts = append(st.restarts, time.Since(began))
 	st.enter(next)
+}
+
+// doomed starts a sidecar that is to die at a point, and returns nil if it has
+// done so while it went over the calls in doubt, before it served.
+func (st *storm) doomed(point crashpoint.Point, nth int) *sidecar {
+	st.Helper()
+	s, line := st.launch(fmt.Sprintf("%s:%d", point, nth), programs.withPoints, "serve", "--announce")
+	if line == "" {
+		s.crashed()
+		st.ownPoint++
+		return nil
+	}
+	s.base = "http://" + line
+	return s
 }
 
 // waitForEvents returns after n events, or when the sidecar has died by itself.
