@@ -88,11 +88,21 @@ func (c call) request(ctx context.Context, base string) *http.Request {
 	return req
 }
 
-// send asks once.
-func (s *sidecar) send(c call) reply {
+// send asks once, with more header fields if there are any: name, value, name,
+// value.
+func (s *sidecar) send(c call, fields ...string) reply {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return do(s.client, c.request(ctx, s.base))
+	return s.sendWithin(ctx, c, fields...)
+}
+
+// sendWithin asks once, and hangs up when ctx ends.
+func (s *sidecar) sendWithin(ctx context.Context, c call, fields ...string) reply {
+	req := c.request(ctx, s.base)
+	for i := 0; i < len(fields); i += 2 {
+		req.Header.Set(fields[i], fields[i+1])
+	}
+	return do(s.client, req)
 }
 
 // sendAway asks from another goroutine.

@@ -37,8 +37,9 @@ type effect struct {
 
 // A mishap is what befalls one request. The zero value is none.
 type mishap struct {
-	// hold keeps the answer back after the effect until it is closed.
-	hold <-chan struct{}
+	// hold keeps the answer back after the effect until it is closed; holdMid
+	// keeps back all but its first piece.
+	hold, holdMid <-chan struct{}
 	// cut resets the connection instead of answering: before the effect, after
 	// it, or in the middle of the answer.
 	cut cut
@@ -144,7 +145,7 @@ func (p *provider) create(w http.ResponseWriter, r *http.Request) {
 		if kind == "lookup" {
 			w.Header().Set("Connection", "close") // so that arrived is exact: no request waits unseen on a pooled connection
 		}
-		answer(w, r, object, m.cut)
+		answer(w, r, object, m)
 	}
 }
 
@@ -230,7 +231,7 @@ func (p *provider) settle(r *http.Request) {
 
 // answer sends the object as the target asks: with a length, in chunks, or as
 // an event stream.
-func answer(w http.ResponseWriter, r *http.Request, object string, c cut) {
+func answer(w http.ResponseWriter, r *http.Request, object string, m mishap) {
 	manner := r.URL.Query().Get("answer")
 	w.Header().Set("Content-Type", "application/json")
 	if manner == "sse" {
@@ -241,7 +242,10 @@ func answer(w http.ResponseWriter, r *http.Request, object string, c cut) {
 	}
 	w.WriteHeader(http.StatusCreated)
 	for first := true; len(object) > 0; first = false {
-		if c == midAnswer && !first {
+		if !first && m.holdMid != nil {
+			<-m.holdMid
+		}
+		if !first && m.cut == midAnswer {
 			reset(w)
 			return
 		}
