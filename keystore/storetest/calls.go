@@ -175,6 +175,74 @@ func testRefusedEvents(b *trial) {
 	}
 }
 
+// testIntents: a begin that sends nothing keeps no body, a resend keeps the
+// intent that was sent, and a fresh attempt after nothing had happened puts its
+// own in the place of the old.
+func testIntents(b *trial) {
+	k := key("a")
+	for _, step := range []struct {
+		body string
+		want keystore.Action
+		kept string
+		then keystore.Event
+	}{
+		{"first", keystore.Send, "first", keystore.Event{}},
+		{"while pending", keystore.Wait, "first", answered(keystore.SawNotApplied, 1)},
+		{"second", keystore.Send, "second", answered(keystore.SawAmbiguous, 2)},
+		{"resend", keystore.Resend, "second", answered(keystore.SawApplied, 3)},
+		{"replay", keystore.Replay, "second", keystore.Event{}},
+	} {
+		q := b.keyed(k)
+		q.Intent.Target = "/" + step.body
+		a := b.begin(q, []byte(step.body))
+		if a.Verdict.Action != step.want || a.Record.Intent.Target != "/"+step.kept {
+			b.Fatalf("%s: got %s with target %s, want %s with /%s", step.body, a.Verdict.Action, a.Record.Intent.Target, step.want, step.kept)
+		}
+		b.holds(b.call(k).Intent.Body, []byte(step.kept))
+		if step.then.Kind != 0 {
+			b.apply(k, step.then, nil)
+		}
+	}
+	b.crash()
+	b.holds(b.call(k).Intent.Body, []byte("second"))
+}
+
+// testSettledOnce: of many answers to one attempt exactly one becomes the
+// receipt, and it stays.
+func testSettledOnce(b *trial) {
+	k := key("a")
+	b.beginning(b.request(k), keystore.Send)
+	errs := make([]error, 50)
+	records := make([]*keystore.Record, len(errs))
+	var group sync.WaitGroup
+	for i := range errs {
+		group.Go(func() {
+			records[i], errs[i] = b.store.Apply(context.Background(), k, answered(keystore.SawApplied, 1), noise(40<<10+i, byte(i)))
+		})
+	}
+	group.Wait()
+	winner := -1
+	for i, err := range errs {
+		if err != nil {
+			b.wants(err, keystore.ErrNoTransition)
+			continue
+		}
+		if winner >= 0 {
+			b.Fatalf("answers %d and %d both became the receipt", winner, i)
+		}
+		winner = i
+	}
+	if winner < 0 {
+		b.Fatal("no answer became the receipt")
+	}
+	b.crash()
+	r := b.call(k)
+	if !same(r, records[winner]) {
+		b.Fatalf("got  %+v\nwant %+v", r, records[winner])
+	}
+	b.holds(r.Receipt.Body, noise(40<<10+winner, byte(winner)))
+}
+
 // testC38: one hundred equal requests at once, of which exactly one is sent, and
 // the same with two different requests.
 func testC38(b *trial) {

@@ -170,6 +170,10 @@ func testUnsettled(b *trial) {
 			b.Fatalf("%s: got %q, want %q", state, got, want)
 		}
 	}
+	b.apply(keyIn("in_doubt 5", "5"), keystore.Event{Kind: keystore.LookupFailed, Reason: "time-out"}, nil)
+	if got := b.unsettled(keystore.InDoubt); !slices.Equal(got, want) {
+		b.Fatalf("in doubt, after news of the oldest: got %q, want %q", got, want)
+	}
 	stats := b.store.Stats()
 	if stats.Pending != 5 || stats.InDoubt != 5 || stats.Unknown != 5 || stats.Held != 5 || stats.OldestUnknown != since[keystore.Unknown] {
 		b.Fatalf("stats: %+v, the oldest unknown since %d", stats, since[keystore.Unknown])

@@ -45,6 +45,8 @@ var cases = []struct {
 	{"begin sends once and replays", testBeginReplays},
 	{"every transition", testTransitions},
 	{"an event that means nothing changes nothing", testRefusedEvents},
+	{"which intent counts", testIntents},
+	{"an attempt is settled once", testSettledOnce},
 	{"C38 one key, a hundred begins at once", testC38},
 	{"C39 a mismatch wins over in progress", testC39},
 	{"the principal wins over the mismatch", testPrincipal},
