@@ -51,6 +51,10 @@ func TestVerdicts(t *testing.T) {
 		{name: "paused run, a replay", r: inState(Succeeded), run: RunFacts{Unknown: 1}, with: pausing, action: Replay},
 		{name: "paused run, in doubt", r: inState(InDoubt), run: RunFacts{Unknown: 1}, with: pausing, action: Resend},
 
+		{name: "only recovering, nothing on record", with: recovering, action: Wait},
+		{name: "only recovering, open", r: inState(Open), with: recovering, action: Wait},
+		{name: "only recovering, in doubt", r: inState(InDoubt), with: recovering, action: Resend},
+
 		{name: "another request, pending", r: inState(Pending), with: otherRequest, action: Stop, reason: KeyReused},
 		{name: "another request, in doubt", r: inState(InDoubt), with: otherRequest, action: Stop, reason: KeyReused},
 		{name: "another request, succeeded", r: inState(Succeeded), with: otherRequest, action: Stop, reason: KeyReused},
@@ -77,6 +81,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+func recovering(q *Request)   { q.OnlyRecover = true }
 func pausing(q *Request)      { q.PauseOnUnknown = true }
 func otherRequest(q *Request) { q.Fingerprint = classify.Fingerprint{2} }
 
@@ -118,6 +123,9 @@ func TestRecoveryVerdicts(t *testing.T) {
 		{name: "lookup long after", means: []Means{ByLookup}, after: hour, r: missedAt(believable, 1), want: Verdict{Action: Ask, After: t0.Add(hour)}},
 		{name: "lookup that proves nothing", means: []Means{ByLookup}, after: hour, r: missedAt(believable, 0), q: func(q *Request) { q.Lookup.Believable = false }, want: stop},
 		{name: "lookup on another account", means: []Means{ByLookup}, after: hour, r: missedAt(believable, 0), q: func(q *Request) { q.Credential = "another" }, want: stop},
+		{name: "only recovering, nothing left", means: []Means{ByLookup}, after: hour, r: missedAt(believable, 0), q: func(q *Request) { q.OnlyRecover, q.Lookup.Believable = true, false }, want: stop},
+		{name: "only recovering, on another account", means: []Means{ByLookup}, after: hour, r: missedAt(believable, 0), q: func(q *Request) { q.OnlyRecover, q.Credential = true, "another" }, want: Verdict{Action: Wait}},
+		{name: "only recovering, no means", q: func(q *Request) { q.OnlyRecover, q.Credential = true, "another" }, want: stop},
 		{name: "lookup that fails, for a while", means: []Means{ByLookup}, after: LookupPatience - 1, r: failing(LookupFailuresMax), want: Verdict{Action: Ask, After: t0.Add(LookupPatience - 1)}},
 		{name: "lookup that fails seldom", means: []Means{ByLookup}, after: hour, r: failing(LookupFailuresMax - 1), want: Verdict{Action: Ask, After: t0.Add(hour)}},
 		{name: "lookup that fails for good", means: []Means{ByLookup}, after: LookupPatience, r: failing(LookupFailuresMax), want: stop},
@@ -165,6 +173,7 @@ func TestWhyItGaveUp(t *testing.T) {
 	}{
 		{request(), func(*Record, *Request) {}, "no lookup"},
 		{request(ByLookup), func(_ *Record, q *Request) { q.LookupSpent = true }, "the lookup cannot tell"},
+		{request(ByLookup), func(_ *Record, q *Request) { q.LookupSpent, q.LookupReason = true, "it answered 403" }, "it answered 403"},
 		{request(ByResend), func(_ *Record, q *Request) { q.Credential = "another" }, "account"},
 		{request(ByResend), func(*Record, *Request) {}, "forgotten the key"},
 		{request(ByResend), func(r *Record, _ *Request) { r.Class = classify.Effect }, "nothing is left"},

@@ -67,7 +67,7 @@ func drawRequest(t *rapid.T, now Instant) *Request {
 		Beginning: *drawBeginning(t), Lookup: drawAbsence(t, now),
 		Means:          rapid.SliceOfN(rapid.SampledFrom([]Means{ByResend, ByLookup}), 0, 3).Draw(t, "means"),
 		LookupSpent:    rapid.Bool().Draw(t, "lookup spent"),
-		PauseOnUnknown: rapid.Bool().Draw(t, "pause"),
+		PauseOnUnknown: rapid.Bool().Draw(t, "pause"), OnlyRecover: rapid.IntRange(0, 3).Draw(t, "only recover") == 0,
 	}
 }
 
@@ -255,6 +255,9 @@ func (w *walk) ask(t *rapid.T, q *Request, run RunFacts) {
 	}
 	if sends := v.Action == Send || v.Action == Resend; sends != (next != nil && next.State == Pending) || (next != nil) != (sends || v.GiveUp) {
 		t.Fatalf("verdict %+v, and on record: %+v", v, next)
+	}
+	if q.OnlyRecover && v.Action == Send {
+		t.Fatalf("who has no request to send is told to send: %+v", v)
 	}
 	if v.Action == Replay && w.r.Receipt == nil || v.Action == Send && w.doubtful || v.Action == Ask && w.r.State != InDoubt {
 		t.Fatalf("verdict %+v in state %s, in doubt: %t", v, w.r.State, w.doubtful)

@@ -126,6 +126,7 @@ func (w *world) request(t *rapid.T) *Request {
 	q.Class, q.Terms.Retention, q.Epoch = w.provider.class, w.provider.retention, w.epoch
 	q.Credential = rapid.SampledFrom([]Digest{"a", "a", "a", "b"}).Draw(t, "account")
 	q.Means = rapid.SampledFrom([][]Means{{ByResend, ByLookup}, {ByLookup, ByResend}, {ByLookup}, {ByResend}, nil}).Draw(t, "means")
+	q.OnlyRecover = rapid.IntRange(0, 5).Draw(t, "only recover") == 0
 	q.LookupSpent = rapid.IntRange(0, 9).Draw(t, "lookup spent") == 0
 	return q
 }
