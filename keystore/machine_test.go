@@ -173,11 +173,7 @@ func expected(from State, kind EventKind, c conditions) (State, error) {
 
 func stored(t testing.TB, v any) []byte {
 	t.Helper()
-	c, err := NewCodec()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := c.Encode(v)
+	b, err := codec(t).Encode(v)
 	if err != nil {
 		t.Fatal(err)
 	}
