@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -102,9 +103,12 @@ func checkGolden(t *testing.T, b []byte, got, want any) {
 	}
 }
 
+// oneCodec is made once: making one costs far more than using it.
+var oneCodec = sync.OnceValues(NewCodec)
+
 func codec(t testing.TB) *Codec {
 	t.Helper()
-	c, err := NewCodec()
+	c, err := oneCodec()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,7 +120,7 @@ var rules = [numStates][numEvents][]rule{
 		SawUnsent:     {{to: Open, needs: noDoubt}, {to: InDoubt}},
 		SawNotApplied: {{to: Open, needs: noDoubt}, {to: InDoubt}},
 		SawApplied:    {{to: Succeeded, needs: hasReceipt}},
-		SawRejected:   {{to: Rejected, needs: hasReceipt}},
+		SawRejected:   {{to: Rejected, needs: rejectionCounts}},
 		SawAmbiguous:  {{to: InDoubt}},
 		EpochDied:     {{to: InDoubt}},
 		LateApplied:   {{to: Succeeded, needs: hasReceipt}},
@@ -128,6 +128,7 @@ var rules = [numStates][numEvents][]rule{
 	Open: {
 		WasHeld:       {{to: Held}},
 		Begun:         {{to: Pending}},
+		LookupFound:   {{to: Succeeded, needs: hasReceipt}},
 		LateApplied:   {{to: Succeeded, needs: hasReceipt}},
 		RetentionOver: {{to: Expired}},
 	},
@@ -144,6 +145,7 @@ var rules = [numStates][numEvents][]rule{
 		OperatorNotApplied: {{to: Open}},
 		OperatorAbandoned:  {{to: Abandoned}},
 		OperatorRecheck:    {{to: InDoubt}},
+		LookupFound:        {{to: Succeeded, needs: hasReceipt}},
 		LateApplied:        {{to: Succeeded, needs: hasReceipt}},
 	},
 	Succeeded: {RetentionOver: {{to: Expired}}},
@@ -160,6 +162,10 @@ const (
 	noDoubt
 	// hasReceipt: the event brings what is known to have come of the call.
 	hasReceipt
+	// rejectionCounts: the event brings a receipt, and either no earlier attempt
+	// is in doubt, or a rejection of the repeat speaks of the first sending too:
+	// the provider deduplicates, or there was no effect to begin with.
+	rejectionCounts
 	// absenceBelievable: the lookup was sent after the quiesce time and its
 	// lag, to where the call was sent and on the same account, its freshness is
 	// published, and enough of them found nothing.
@@ -180,12 +186,22 @@ var guards = [numGuards]struct {
 	always:     {"", "", func(*Record, *Event, Instant) bool { return true }},
 	noDoubt:    {"noDoubt", "no earlier attempt is in doubt", func(r *Record, _ *Event, _ Instant) bool { return r.DoubtSince == 0 }},
 	hasReceipt: {"hasReceipt", "the event brings a receipt", func(_ *Record, e *Event, _ Instant) bool { return e.Receipt != nil }},
+	rejectionCounts: {"rejectionCounts", "the event brings a receipt, and the rejection speaks of earlier attempts in doubt too", func(r *Record, e *Event, _ Instant) bool {
+		return e.Receipt != nil && RejectionCounts(r)
+	}},
 	absenceBelievable: {"absenceBelievable", "the absence may be believed: waits, target, principal and number of lookups", func(r *Record, e *Event, now Instant) bool {
 		return missCounts(r, e, now) && r.Misses+1 >= max(e.Absence.MissesNeeded, 1)
 	}},
 	repeatIsSafe: {"repeatIsSafe", "a repeat is safe: retention or age, target and principal", func(r *Record, e *Event, now Instant) bool {
 		return e.Begin != nil && repeatIsSafeFor(r, e.Begin, now)
 	}},
+}
+
+// RejectionCounts reports whether a rejection of the attempt under way settles
+// the call. After doubt about a call that its provider does not deduplicate, it
+// may be the first attempt's own trace: what is closed already cannot be closed.
+func RejectionCounts(r *Record) bool {
+	return r.DoubtSince == 0 || r.Class == classify.Keyed || r.Class == classify.Read || r.Class == classify.Decision
 }
 
 // missCounts reports whether a lookup that found nothing brings the call nearer

@@ -31,12 +31,13 @@ var life = []struct {
 	{Pending, SawNotApplied, noDoubt, Open},
 	{Pending, SawNotApplied, always, InDoubt},
 	{Pending, SawApplied, hasReceipt, Succeeded},
-	{Pending, SawRejected, hasReceipt, Rejected},
+	{Pending, SawRejected, rejectionCounts, Rejected},
 	{Pending, SawAmbiguous, always, InDoubt},
 	{Pending, EpochDied, always, InDoubt},
 	{Pending, LateApplied, hasReceipt, Succeeded},
 	{Open, WasHeld, always, Held},
 	{Open, Begun, always, Pending},
+	{Open, LookupFound, hasReceipt, Succeeded},
 	{Open, LateApplied, hasReceipt, Succeeded},
 	{Open, RetentionOver, always, Expired},
 	{InDoubt, LookupFound, hasReceipt, Succeeded},
@@ -50,6 +51,7 @@ var life = []struct {
 	{Unknown, OperatorNotApplied, always, Open},
 	{Unknown, OperatorAbandoned, always, Abandoned},
 	{Unknown, OperatorRecheck, always, InDoubt},
+	{Unknown, LookupFound, hasReceipt, Succeeded},
 	{Unknown, LateApplied, hasReceipt, Succeeded},
 	{Succeeded, RetentionOver, always, Expired},
 	{Rejected, RetentionOver, always, Expired},
@@ -68,7 +70,11 @@ func everyCondition() []conditions {
 		for g := always + 1; g < numGuards; g++ {
 			c[g] = bits>>(g-1)&1 == 1
 		}
-		all = append(all, c)
+		// The samples are keyed where a repeat is safe, and plain effects where
+		// not, so whether a rejection counts follows from the rest.
+		if c[rejectionCounts] == (c[hasReceipt] && (c[noDoubt] || c[repeatIsSafe])) {
+			all = append(all, c)
+		}
 	}
 	return all
 }
@@ -173,11 +179,7 @@ func expected(from State, kind EventKind, c conditions) (State, error) {
 
 func stored(t testing.TB, v any) []byte {
 	t.Helper()
-	c, err := NewCodec()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := c.Encode(v)
+	b, err := codec(t).Encode(v)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package keystore
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +34,8 @@ type walk struct {
 	class     classify.Class
 	retention time.Duration
 }
+
+var reasons = []string{"", "refused", strings.Repeat("é", ReasonBytesMax), "\xff"}
 
 var (
 	anyWait    = rapid.SampledFrom([]time.Duration{0, 1, time.Second, 30 * time.Second, 5 * time.Minute, time.Hour, 23 * time.Hour})
@@ -74,7 +77,7 @@ func drawRequest(t *rapid.T, now Instant) *Request {
 func (w *walk) drawEvent(t *rapid.T) Event {
 	e := Event{
 		Kind:   EventKind(rapid.Uint8Range(0, uint8(numEvents)).Draw(t, "kind")),
-		Status: rapid.IntRange(0, 599).Draw(t, "status"), Reason: rapid.StringN(0, 300, 1200).Draw(t, "reason"),
+		Status: rapid.IntRange(0, 599).Draw(t, "status"), Reason: rapid.SampledFrom(reasons).Draw(t, "reason"),
 		Outcome: classify.Outcome(rapid.Uint8Range(0, 4).Draw(t, "outcome")),
 		Absence: drawAbsence(t, w.now), Actor: "ann", Note: "note",
 	}
@@ -96,9 +99,9 @@ func (w *walk) drawEvent(t *rapid.T) Event {
 
 // step applies an event and checks what came of it.
 func (w *walk) step(t *rapid.T, e Event) {
-	before := copyOf(t, w.r)
+	before := encodeAny(t, w.r)
 	next, err := Next(w.r, e, w.now)
-	if !equal(t, before, w.r) {
+	if !bytes.Equal(before, encodeAny(t, w.r)) {
 		t.Fatalf("%s changed its input", e.Kind)
 	}
 	if err != nil {
@@ -241,13 +244,13 @@ func (w *walk) endInDoubt() {
 
 // ask holds Decide against Next.
 func (w *walk) ask(t *rapid.T, q *Request, run RunFacts) {
-	record, request := copyOf(t, w.r), *q
+	record, request := encodeAny(t, w.r), encodeAny(t, *q)
 	v := Decide(w.r, run, q, w.now)
 	next, admitted, err := Admit(w.r, run, q, w.now)
 	if err != nil || admitted != v {
 		t.Fatalf("Decide says %+v, Admit %+v, %v", v, admitted, err)
 	}
-	if !equal(t, record, w.r) || !equalRequests(t, &request, q) {
+	if !bytes.Equal(record, encodeAny(t, w.r)) || !bytes.Equal(request, encodeAny(t, *q)) {
 		t.Fatal("Decide or Admit changed its input")
 	}
 	if v.Action.String() == "invalid" || (v.Action == Stop) != (v.Reason != 0) || v.GiveUp && v.Action != Stop {
@@ -269,10 +272,8 @@ func (w *walk) ask(t *rapid.T, q *Request, run RunFacts) {
 	w.accept(t, Event{Kind: kind, Begin: &q.Beginning}, next)
 }
 
-func equalRequests(t *rapid.T, x, y *Request) bool { return equal(t, *x, *y) }
-
 func encodeAny(t *rapid.T, v any) []byte {
-	c, err := NewCodec()
+	c, err := oneCodec()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,26 +286,10 @@ func encodeAny(t *rapid.T, v any) []byte {
 
 func equal(t *rapid.T, x, y any) bool { return bytes.Equal(encodeAny(t, x), encodeAny(t, y)) }
 
-// copyOf returns a copy of r that shares no memory with it.
-func copyOf(t *rapid.T, r *Record) *Record {
-	if r == nil {
-		return nil
-	}
-	c, err := NewCodec()
-	if err != nil {
-		t.Fatal(err)
-	}
-	copied := &Record{}
-	if err := c.Decode(encodeAny(t, r), copied); err != nil {
-		t.Fatal(err)
-	}
-	return copied
-}
-
 // TestAnySequence: for any sequence of events and requests the invariants hold,
 // and no doubt reaches another attempt without a reason that makes it safe.
 func TestAnySequence(t *testing.T) {
-	for range 20 {
+	for range 12 {
 		rapid.Check(t, anySequence)
 	}
 }

@@ -147,8 +147,8 @@ type Digest string
 
 // An Intent is what was about to be sent, without credentials.
 type Intent struct {
-	// Upstream is the configured name, Origin the scheme, host and port that
-	// it stood for when the intent was recorded.
+	// Upstream is the configured name, Origin the base URL that it stood for
+	// when the intent was recorded.
 	Upstream string `cbor:"1,keyasint"`
 	Origin   string `cbor:"2,keyasint"`
 	Method   string `cbor:"3,keyasint"`

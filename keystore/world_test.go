@@ -314,7 +314,7 @@ func (w *world) check(t *rapid.T) {
 // TestAtMostOneEffect: whatever the schedule, and whatever the provider
 // promises, there is at most one effect, unless a person was wrong.
 func TestAtMostOneEffect(t *testing.T) {
-	for range 300 {
+	for range 200 {
 		rapid.Check(t, func(t *rapid.T) {
 			w := newWorld(t)
 			t.Repeat(map[string]func(*rapid.T){

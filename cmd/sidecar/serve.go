@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,7 +49,8 @@ func newServeCommand(env clientEnv) *cobra.Command {
 			if err := cfg.CheckServe(); err != nil {
 				return usageError{err}
 			}
-			s := &sidecar{cfg: cfg, log: newLogger(cfg, env.stderr)}
+			started := time.Now()
+			s := &sidecar{cfg: cfg, log: newLogger(cfg, env.stderr), now: func() time.Time { return started.Add(time.Since(started)) }}
 			if announce {
 				s.announce = env.stdout
 			}
@@ -81,6 +83,10 @@ type sidecar struct {
 	log      *slog.Logger
 	announce io.Writer
 
+	// now is the clock of all that is written and waited for: the wall clock of
+	// the start and the time that has passed since, so that a wall clock that is
+	// set meanwhile neither cuts a wait short nor draws it out.
+	now     func() time.Time
 	metrics *admin.Metrics
 	admin   *admin.Server
 	journal *journal.Journal
@@ -104,7 +110,7 @@ func (s *sidecar) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer listeners.close()
-	s.metrics = admin.NewMetrics(versionText(), time.Now)
+	s.metrics = admin.NewMetrics(versionText(), s.now)
 	store, err := s.openStore(ctx)
 	if err != nil {
 		return err
@@ -119,7 +125,7 @@ func (s *sidecar) run(ctx context.Context) (err error) {
 func (s *sidecar) openStore(ctx context.Context) (keystore.Store, error) {
 	began := time.Now()
 	store, err := badger.Open(ctx, badger.Config{
-		Dir: s.cfg.Data, Logger: s.log.With("part", "badger"), LockWait: lockWait, ReserveBytes: int64(s.cfg.Reserve),
+		Dir: s.cfg.Data, Now: s.now, Logger: s.log.With("part", "badger"), LockWait: lockWait, ReserveBytes: int64(s.cfg.Reserve),
 		Observe: badger.Observer{
 			BatchCommitted: s.metrics.CommitObserved,
 			CommitFailed:   func(err error) { s.log.Error("a batch could not be committed", "error", err) },
@@ -154,10 +160,6 @@ func (s *sidecar) upstream(u *config.Upstream) (*journal.Upstream, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, err := url.Parse(u.URL)
-	if err != nil {
-		return nil, errors.New("its URL cannot be read")
-	}
 	target := upstream.Config{
 		URL: u.URL, MaxConns: u.MaxConns, CAFile: u.CA, Proxy: s.proxyFunc(),
 		Timeouts: upstream.Timeouts{Connect: u.Timeouts.Connect, FirstByte: u.Timeouts.FirstByte, Idle: u.Timeouts.Idle, Attempt: u.Timeouts.Attempt},
@@ -173,7 +175,7 @@ func (s *sidecar) upstream(u *config.Upstream) (*journal.Upstream, error) {
 	}
 	s.closers = append(s.closers, finder.Close)
 	made := &journal.Upstream{
-		Name: u.Name, Origin: base.Scheme + "://" + base.Host, Sender: sender, Finder: finder, Adapter: adapter,
+		Name: u.Name, Origin: strings.TrimSuffix(u.URL, "/"), Sender: sender, Finder: finder, Adapter: adapter,
 		Rules: u.Compiled.Rules, Outcomes: u.Compiled.Outcomes, Secrets: u.Compiled.Secrets, Ignore: u.Compiled.Ignore,
 		Bind: bindings[u.Bind], PauseOnUnknown: u.PauseOnUnknown == config.PauseRun, RecordReads: u.RecordReads,
 	}
@@ -186,6 +188,7 @@ func (s *sidecar) upstream(u *config.Upstream) (*journal.Upstream, error) {
 // bindings are the journal's words for the configuration's.
 var bindings = map[config.Bind]journal.Binding{
 	config.BindNothing: journal.BindNothing, config.BindAuthorization: journal.BindAuthorization, config.BindSubject: journal.BindSubject,
+	config.BindShared: journal.BindShared,
 }
 
 func adapterOf(u *config.Upstream) (*providers.Adapter, error) {
@@ -203,7 +206,7 @@ func (s *sidecar) proxyFunc() func(*url.URL) (*url.URL, error) {
 // build wires journal, proxy and admin over an open store.
 func (s *sidecar) build(store keystore.Store, upstreams []*journal.Upstream, l *listeners) (err error) {
 	s.journal, err = journal.New(journal.Config{
-		Store: store, Upstreams: upstreams, Jitter: rand.Float64, Observer: admin.Observe(s.metrics, s.log),
+		Store: store, Upstreams: upstreams, Now: s.now, Jitter: rand.Float64, Observer: admin.Observe(s.metrics, s.log),
 	})
 	if err != nil {
 		return err

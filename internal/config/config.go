@@ -56,7 +56,7 @@ type Upstream struct {
 	Listen         Address           `yaml:"listen" doc:"A listener of its own: ip:port, or a port alone at the host of LISTEN. Paths there have no upstream in front."`
 	Adapter        Later             `yaml:"adapter"`
 	Auth           Auth              `yaml:"auth"`
-	Bind           Bind              `yaml:"bind" doc:"What a replay is bound to: authorization (the same credential as the first request) or subject (who the credential speaks for). Nothing by default."`
+	Bind           Bind              `yaml:"bind" doc:"What a replay is bound to: authorization (the same credential as the first request) or subject (who the credential speaks for). Nothing by default. A repeat after doubt always wants the same credential or subject, unless shared says that every credential used here speaks for one account."`
 	Redact         Redact            `yaml:"redact"`
 	Fingerprint    FingerprintFields `yaml:"fingerprint"`
 	Outcomes       map[int]string    `yaml:"outcomes" doc:"What a status means here: applied, rejected, not_applied or ambiguous, as in {500: rejected}."`

@@ -58,12 +58,13 @@ const (
 	BindNothing       Bind = ""
 	BindAuthorization Bind = "authorization"
 	BindSubject       Bind = "subject"
+	BindShared        Bind = "shared"
 )
 
 // UnmarshalText reads the binding's name.
 func (b *Bind) UnmarshalText(text []byte) error {
 	*b = Bind(text)
-	return oneOf(string(text), string(BindAuthorization), string(BindSubject))
+	return oneOf(string(text), string(BindAuthorization), string(BindSubject), string(BindShared))
 }
 
 // PauseScope says what an unknown call holds up.

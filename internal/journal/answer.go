@@ -70,9 +70,13 @@ func (w *work) judge(r *keystore.Record, a *answer) classify.Outcome {
 	if r.DoubtSince != 0 {
 		doubt = classify.AfterDoubt
 	}
-	return classify.Judge(classify.Answer{Evidence: a.evidence, Status: a.status}, classify.Circumstances{
+	outcome := classify.Judge(classify.Answer{Evidence: a.evidence, Status: a.status}, classify.Circumstances{
 		Method: r.Intent.Method, Doubt: doubt, Outcomes: w.upstream.Outcomes,
 	})
+	if outcome == classify.Rejected && !keystore.RejectionCounts(r) {
+		return classify.Ambiguous
+	}
+	return outcome
 }
 
 // take reads the body to its clean end, keeping it and passing it on.

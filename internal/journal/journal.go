@@ -38,8 +38,8 @@ type Sender interface {
 // An Upstream is a configured target, and all that is known about it.
 type Upstream struct {
 	Name string
-	// Origin is scheme, host and port of its URL: a resend to another origin is
-	// no resend.
+	// Origin is its URL without a last slash: a resend to another one is no
+	// resend.
 	Origin string
 	// Sender sends effects and reads, Finder lookups.
 	Sender Sender
@@ -73,6 +73,9 @@ const (
 	// bearer JWT, the user of Basic credentials, else the whole credential.
 	// The token is not verified here: it tells apart, it does not protect.
 	BindSubject
+	// BindShared: every credential that is used here speaks for one account, as
+	// with tokens that are refreshed. Any of them is answered, and may repeat.
+	BindShared
 )
 
 // A Config is what a Journal is made of.

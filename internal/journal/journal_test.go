@@ -337,7 +337,7 @@ func TestKeyedIsResentWithTheSameKeyAndBytes(t *testing.T) {
 		c.Request.Body = []byte(`{"amount": 100}`)
 		wantReply(t, b.do(c), Recovered, 201, `{"id":1}`)
 		b.want(2, 1)
-		if !bytes.Equal(p.seen[0].Body, p.seen[1].Body)  {
+		if !bytes.Equal(p.seen[0].Body, p.seen[1].Body) {
 			t.Errorf("second sending differs: %q, %q", p.seen[0].Body, p.seen[1].Body)
 		}
 		for _, name := range []string{"Idempotency-Key", "Authorization", "Content-Type"} {
@@ -396,6 +396,34 @@ func TestResendThatIsNotAppliedLeavesTheDoubt(t *testing.T) {
 		wantReply(t, b.do(call("c")), Recovered, 201, "{}")
 		b.want(6, 1)
 	})
+}
+
+func TestARejectionOfARepeatCountsOnlyWhereItSpeaksOfTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, newProvider(loses(true), answers(400, "closed already")), "")
+		c := call("put")
+		c.Request.Method, c.Wait = "PUT", 2*time.Second
+		wantProblem(t, b.do(c), InProgress)
+		if got := b.state("put"); got != keystore.InDoubt {
+			t.Errorf("state = %s", got)
+		}
+		time.Sleep(keystore.IdempotentResendMax)
+		wantProblem(t, b.do(c), UnknownOutcome)
+	})
+	b := newBench(t, newProvider(loses(false), answers(400, "bad")), keyedOperation)
+	wantReply(t, b.do(call("post")), Recovered, 400, "bad")
+}
+
+func TestBindSharedLetsARefreshedTokenRecover(t *testing.T) {
+	b := newBench(t, newProvider(loses(true), commitsOnce(201, "{}")), keyedOperation)
+	b.upstream.Bind = BindShared
+	b.disk.Fail(storetest.Fault{Op: storetest.Apply, Course: storetest.Deadly})
+	b.do(call("c"))
+	b.crash()
+	refreshed := call("c")
+	refreshed.Request.Header = refreshed.Request.Header.Set("Authorization", "Bearer T2")
+	wantReply(t, b.do(refreshed), Recovered, 201, "{}")
+	b.want(2, 1)
 }
 
 func TestAbsenceIsBelievedOnlyAfterQuiesce(t *testing.T) {

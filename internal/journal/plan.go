@@ -205,6 +205,8 @@ func (j *Journal) principal(u *Upstream, out *classify.Request) keystore.Digest 
 		return keystore.Digest(j.mac([]byte("nobody")))
 	case BindSubject:
 		return keystore.Digest(j.mac([]byte(subject(out.Header.Value("Authorization")))))
+	case BindShared:
+		return keystore.Digest(j.mac([]byte("shared")))
 	case BindNothing:
 	}
 	return ""

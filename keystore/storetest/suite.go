@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -203,10 +204,13 @@ func (b *trial) inState(k keystore.Key, want keystore.State) *keystore.Record {
 	return r
 }
 
+// oneCodec is made once: making one costs far more than using it.
+var oneCodec = sync.OnceValues(keystore.NewCodec)
+
 // same reports whether two records say the same. Both are compared as they
 // would be stored, so that an empty list equals none.
 func same(x, y *keystore.Record) bool {
-	codec, err := keystore.NewCodec()
+	codec, err := oneCodec()
 	if err != nil {
 		return false
 	}
