@@ -136,8 +136,8 @@ func TestC36NothingButFinalIsKept(t *testing.T) {
 		outcomes classify.Outcomes
 		hits     int
 	}{
-		"429":                           {"429", []string{"Retry-After: 1"}, classify.Outcomes{}, 2},
-		"400":                           {"400", nil, classify.Outcomes{}, 1},
+		"429":                            {"429", []string{"Retry-After: 1"}, classify.Outcomes{}, 2},
+		"400":                            {"400", nil, classify.Outcomes{}, 1},
 		"503, declared as not processed": {"503", nil, classify.Outcomes{503: classify.NotApplied}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
