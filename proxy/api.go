@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,7 +28,7 @@ func (x *exchange) api(ctx context.Context) {
 	}
 	path, query, _ := strings.Cut(x.route.target, "?")
 	segments, err := splitPath(path)
-	if err != nil {
+	if errors.Is(err, keystore.ErrInvalidKey) {
 		x.refuse(&journal.Refusal{Problem: InvalidKey, Detail: sentence(err) + " Percent-encode each part of the path."})
 		return
 	}
@@ -71,9 +72,12 @@ func (x *exchange) find(s []string) handler {
 	return nil
 }
 
-// splitPath decodes the segments of a path.
+// splitPath decodes the segments of a path; one with an empty segment has none.
 func splitPath(path string) ([]string, error) {
 	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	if slices.Contains(segments, "") {
+		return nil, nil
+	}
 	for i, s := range segments {
 		part, err := decodePart("the path", s)
 		if err != nil {

@@ -106,7 +106,7 @@ func (s *Server) open(rc *fasthttp.RequestCtx) (*exchange, *journal.Refusal) {
 	h := &rc.Request.Header
 	x := &exchange{
 		Server: s, conn: rc.Conn().(*conn), method: string(h.Method()), namespace: s.namespace,
-		body: rc.RequestBodyStream(),
+		body:  rc.RequestBodyStream(),
 		close: h.ConnectionClose(), http10: !h.IsHTTP11(),
 	}
 	head, err := parseHead(string(h.RawHeaders()))

@@ -170,4 +170,3 @@ func FuzzHead(f *testing.F) {
 		}
 	})
 }
-

@@ -11,6 +11,7 @@ import (
 
 	"counterfoil/internal/journal"
 	"counterfoil/internal/upstream"
+	"counterfoil/keystore/storetest"
 )
 
 // chunk writes one chunk.
@@ -199,6 +200,31 @@ func TestC64CloseDelimited(t *testing.T) {
 		t.Errorf("%+v", first)
 	}
 	same(t, "replay", first, second)
+}
+
+// The end of a streamed answer, which is its last byte where its length is
+// known, comes after the receipt is durable.
+func TestEndAfterReceipt(t *testing.T) {
+	for name, head := range map[string]string{"chunked": eventHead, "sized": "HTTP/1.1 200 OK\r\nContent-Length: 2000000\r\n\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			body := strings.Repeat("x", 2_000_000)
+			p := provide(t, func(w net.Conn, _ *heard) {
+				_, _ = io.WriteString(w, head)
+				if head != eventHead {
+					_, _ = io.WriteString(w, body)
+					return
+				}
+				chunk(w, body)
+				_, _ = io.WriteString(w, "0\r\n\r\n")
+			})
+			st := start(t, setup{provider: p})
+			st.disk.Fail(storetest.Fault{Op: storetest.Apply, Moment: storetest.BeforeDurable})
+			g := st.post("r", "t", "c", "/tickets/x", "{}")
+			if !g.broken || g.status != 200 {
+				t.Errorf("the client saw a clean end (%d, %d bytes) of what is not on record", g.status, len(g.body))
+			}
+		})
+	}
 }
 
 // C41: the first client gets every byte of a large answer, and every replay the
