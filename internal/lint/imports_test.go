@@ -76,7 +76,7 @@ func refusal(s *source, p string) string {
 	if isOwn && isBelow(own, open) && !isBelow(s.dir, open) {
 		return "a program is imported by nobody: move what both need to where it belongs"
 	}
-	if p == "unsafe" {
+	if p == "unsafe" && !isExcused("imports", s.path) {
 		return "not needed here: find another way"
 	}
 	if s.isTest || isBelow(s.dir, open) {
