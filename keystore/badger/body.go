@@ -96,6 +96,7 @@ func (st *step) drop(b keystore.Body) {
 	if b.Ref == 0 {
 		return
 	}
+	st.freed += b.Bytes
 	for i := range pieces(b.Bytes) {
 		st.remove(pieceKey(number(b.Ref), i))
 	}

@@ -42,6 +42,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		queue:   make(chan *operation, queueOps),
 		stopped: make(chan struct{}),
 		known:   newKnown(),
+
+		idleAfter: idleAfter,
 	}
 	s.clock.read = c.Now
 	if err := s.start(ctx); err != nil {

@@ -52,6 +52,11 @@ type Store struct {
 	// sweeping is held by the one who sweeps; swept is where it looks next.
 	sweeping sync.Mutex
 	swept    number
+	// removed is how many bytes were removed since the disk was last given
+	// back, changedAt when the last batch was committed.
+	removed   atomic.Int64
+	changedAt atomic.Int64
+	idleAfter time.Duration
 }
 
 var _ keystore.Store = (*Store)(nil)
@@ -60,6 +65,14 @@ func (s *Store) nextNumber() number { return number(s.last.Add(1)) }
 
 // read runs fn on what is durable now. fn must be quick.
 func (s *Store) read(fn func(r reader) error) error {
+	return s.readEngine(func(e *engine) error {
+		r := reader{e.snapshot(), s.codec}
+		defer r.release()
+		return fn(r)
+	})
+}
+
+func (s *Store) readEngine(fn func(e *engine) error) error {
 	s.access.RLock()
 	defer s.access.RUnlock()
 	if s.engine == nil {
@@ -68,9 +81,7 @@ func (s *Store) read(fn func(r reader) error) error {
 		}
 		return errClosed
 	}
-	r := reader{s.engine.snapshot(), s.codec}
-	defer r.release()
-	return fn(r)
+	return fn(s.engine)
 }
 
 // Begin implements [keystore.Store].

@@ -2,7 +2,9 @@ package badger
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -33,12 +35,55 @@ func (s *Store) Sweep(ctx context.Context, r keystore.Retention) (more bool, err
 	defer s.sweeping.Unlock()
 	r = r.WithDefaults()
 	n, found, wrapped, err := s.nextDue(r)
-	if err != nil || !found {
-		return !wrapped, sweeps(err)
+	if err != nil {
+		return false, sweeps(err)
 	}
-	err = s.do(ctx, func(v *view) (*step, error) { return v.sweep(n, r) })
-	return true, sweeps(err)
+	if found {
+		err = s.do(ctx, func(v *view) (*step, error) { return v.sweep(n, r) })
+		return err == nil, sweeps(err)
+	}
+	if wrapped {
+		return false, sweeps(s.reclaim())
+	}
+	return true, nil
 }
+
+// reclaim gives back to the file system what was removed. While there is load,
+// compaction does so on its way; when there is none, nothing would.
+func (s *Store) reclaim() error {
+	return s.readEngine(func(e *engine) error {
+		// No value is ever long enough for the value log, but what a future
+		// layout puts there must not stay.
+		err := e.db.RunValueLogGC(valueLogGarbage)
+		if err != nil && !errors.Is(err, badger.ErrNoRewrite) && !errors.Is(err, badger.ErrRejected) {
+			return fmt.Errorf("collecting the value log: %w", err)
+		}
+		bytes := s.removed.Load()
+		size, _ := e.db.Size()
+		idle := time.Since(time.Unix(0, s.changedAt.Load())) >= s.idleAfter
+		if !idle || bytes < reclaimBytes || size > flattenBytesMax {
+			return nil
+		}
+		s.removed.Add(-bytes)
+		if err := e.db.Flatten(1); err != nil {
+			return fmt.Errorf("compacting: %w", err)
+		}
+		return nil
+	})
+}
+
+const (
+	// valueLogGarbage is the part of a value-log file that must be garbage for
+	// the file to be rewritten.
+	valueLogGarbage = 0.5
+	// idleAfter is how long nothing must have been written before all tables are
+	// compacted, since writes may have to wait for that; reclaimBytes is how
+	// much must have been removed to make it worth while, and flattenBytesMax
+	// the size up to which it is quick.
+	idleAfter       = 10 * time.Second
+	reclaimBytes    = 4 << 20
+	flattenBytesMax = 2 << 30
+)
 
 func sweeps(err error) error {
 	if err == nil {
@@ -163,6 +208,7 @@ func (st *step) rewriteCall(in *run, seq number, item *badger.Item) error {
 	if err != nil {
 		return readError(err)
 	}
+	st.freed += int64(len(value))
 	rec := new(keystore.Record)
 	if err := st.v.codec.Decode(value, rec); err != nil {
 		st.v.s.config.Logger.Error("a call whose time is over cannot be read and stays", "number", seq, "error", err)

@@ -3,6 +3,7 @@ package badger
 import (
 	"bytes"
 	"fmt"
+	"time"
 
 	"counterfoil/keystore"
 )
@@ -71,6 +72,7 @@ type view struct {
 	counts  [len(indexes)]int
 	claimed []*stage
 	touched []callID
+	freed   int64
 	marks   marks
 	// marked says that marks have to be written.
 	marked bool
@@ -147,6 +149,8 @@ type step struct {
 	counts    [len(indexes)]int
 	lowered   [][]byte
 	claimed   []*stage
+	// freed is how many bytes the step makes garbage of.
+	freed int64
 	// forgotten says that the run is gone.
 	forgotten bool
 }
@@ -286,6 +290,7 @@ func (v *view) keep(st *step) {
 		v.marked = v.marks.lower(key) || v.marked
 	}
 	v.claimed = append(v.claimed, st.claimed...)
+	v.freed += st.freed
 }
 
 func (v *view) keepRun(st *step) {
@@ -334,6 +339,8 @@ func (v *view) finish(changes []change) ([]change, error) {
 // settle passes on what is now durable.
 func (v *view) settle() {
 	v.s.marks = v.marks
+	v.s.removed.Add(v.freed)
+	v.s.changedAt.Store(time.Now().UnixNano())
 	for i, n := range v.counts {
 		v.s.counts[i].Add(int64(n))
 	}
