@@ -92,7 +92,11 @@ func (w *work) take(ctx context.Context, r *keystore.Record, resp *classify.Resp
 	if resp.Length > 0 && resp.Length <= WholeMax {
 		k.small = make([]byte, 0, resp.Length)
 	}
-	piece := make([]byte, min(pieceBytes, max(512, uint64(resp.Length)+1)))
+	size := int64(pieceBytes)
+	if resp.Length >= 0 {
+		size = min(size, max(512, resp.Length+1))
+	}
+	piece := make([]byte, size)
 	gone := !a.streamed
 	for {
 		n, err := resp.Body.Read(piece)
