@@ -70,6 +70,7 @@ type exception struct {
 
 var exceptions = []exception{
 	{"environment", "internal/crashpoint/on.go", "built only under the tag crashpoints: the test that starts the process names the point"},
+	{"globals", "keystore/storetest/suite.go", "a codec that never changes, made once since making it costs far more than using it"},
 	{"globals", "internal/crashpoint/on.go", "counts in the one process that is to die; built only under the tag crashpoints"},
 	{"panic", "keystore/storetest/disk.go", "the suite's own store: an error there is a mistake in the suite, and must not look like one of a store"},
 	{"panic", "keystore/storetest/memory.go", "the same"},
