@@ -84,7 +84,7 @@ type flight struct {
 }
 
 func (f *flight) mayArrive(now Instant) bool {
-	return !f.done && now <= f.sentAt.Add(attemptMax) && (f.cutAt == 0 || now <= f.cutAt.Add(quiesce))
+	return !f.done && now <= f.sentAt.Add(attemptMax) && (f.cutAt == 0 || now < f.cutAt.Add(quiesce))
 }
 
 // A question is a lookup whose answer is on its way.
