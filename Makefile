@@ -56,11 +56,13 @@ demo: ## See a crash between effect and receipt, and no second effect
 docs: ## Print the pages and golden files that are printed from code
 	go test -count 1 $(PRINTED) -rewrite
 
-tools: ## Install from Debian what is missing: a C compiler for -race, Node and npm for the examples
+tools: ## Install from Debian what is missing: a C compiler for -race, Node and npm for the examples, strace and mkfs.ext4 for the crash tests
 	@missing=""; \
 	command -v gcc >/dev/null || missing="$$missing gcc libc6-dev"; \
 	command -v node >/dev/null || missing="$$missing nodejs"; \
 	command -v npm >/dev/null || missing="$$missing npm"; \
+	command -v strace >/dev/null || missing="$$missing strace"; \
+	PATH=$$PATH:/usr/sbin:/sbin command -v mkfs.ext4 >/dev/null || missing="$$missing e2fsprogs"; \
 	if [ -n "$$missing" ]; then \
 	  command -v apt-get >/dev/null || { echo "install these first:$$missing"; exit 1; }; \
 	  [ "$$(id -u)" = 0 ] || { echo "missing, and only root can install:$$missing; run apt-get install$$missing"; exit 1; }; \
