@@ -163,14 +163,15 @@ func (x *exchange) admit(target string) *journal.Refusal {
 var tooLarge = &journal.Refusal{Problem: journal.InputTooLarge, Detail: "A request's body is at most 10 MiB. Nothing was sent."}
 
 // authorize finds the namespace of the request's token, where tokens are
-// configured. Every token is compared, in the same time.
+// configured. Every token is compared, in the same time. Several
+// at once name nobody.
 func (x *exchange) authorize() *journal.Refusal {
 	if len(x.tokens) == 0 {
 		return nil
 	}
-	found := false
-	for _, presented := range x.header.Values("Counterfoil-Token") {
-		digest := sha256.Sum256([]byte(presented))
+	presented, found := x.header.Values("Counterfoil-Token"), false
+	if len(presented) == 1 {
+		digest := sha256.Sum256([]byte(presented[0]))
 		for i := range x.tokens {
 			if subtle.ConstantTimeCompare(digest[:], x.tokens[i].digest[:]) == 1 {
 				found, x.namespace = true, x.tokens[i].namespace
@@ -178,7 +179,7 @@ func (x *exchange) authorize() *journal.Refusal {
 		}
 	}
 	if !found {
-		return &journal.Refusal{Problem: Unauthorized, Detail: "Send one of the configured tokens as Counterfoil-Token."}
+		return &journal.Refusal{Problem: Unauthorized, Detail: "Send one of the configured tokens, once, as Counterfoil-Token."}
 	}
 	return nil
 }

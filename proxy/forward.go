@@ -257,7 +257,9 @@ func (x *exchange) answerReply(ctx context.Context, r *journal.Reply) {
 		return
 	}
 	if r.Bytes != nil || r.Body.Bytes == 0 {
-		a.length = int64(len(r.Bytes))
+		if !x.tellsNoLength(r) {
+			a.length = int64(len(r.Bytes))
+		}
 		x.whole(&a, r.Bytes)
 		return
 	}
@@ -268,6 +270,12 @@ func (x *exchange) answerReply(ctx context.Context, r *journal.Reply) {
 		return
 	}
 	out.end()
+}
+
+// tellsNoLength reports whether an answer without a body stands for one that has
+// one, of a length that is not on record (RFC 9110 section 8.6).
+func (x *exchange) tellsNoLength(r *journal.Reply) bool {
+	return r.Status == 304 || x.method == "HEAD" && r.Record != nil && r.Record.Intent.Method == "HEAD"
 }
 
 // answerOf is the head of a provider's answer to a journaled call.

@@ -76,7 +76,7 @@ func TestC44Namespaces(t *testing.T) {
 	if g := st.get("/-/v1/runs/run-1", y); g.status != 200 || strings.Contains(g.body, gx.value("Counterfoil-Key")) {
 		t.Errorf("y's own run: %d %s", g.status, g.body)
 	}
-	for _, fields := range [][]string{nil, {"Counterfoil-Token: "}, {"Counterfoil-Token: tz"}, {"Counterfoil-Token: t"}, {"Authorization: Bearer tx"}} {
+	for _, fields := range [][]string{nil, {"Counterfoil-Token: "}, {"Counterfoil-Token: tz"}, {"Counterfoil-Token: t"}, {"Authorization: Bearer tx"}, {x, y}} {
 		before := len(p.hits())
 		st.post("r", "1", "1", "/tickets/x", "{}", fields...).isProblem(t, Unauthorized)
 		st.get("/tickets/x", fields...).isProblem(t, Unauthorized)

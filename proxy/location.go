@@ -52,6 +52,9 @@ func (r *route) through(target, unchanged string) string {
 	if !strings.HasPrefix(rest, "/") {
 		rest = "/" + rest
 	}
+	if r.link == "" && strings.HasPrefix(rest, "//") {
+		return unchanged // it would read as another host
+	}
 	return r.link + rest
 }
 

@@ -28,6 +28,8 @@ func TestRelocate(t *testing.T) {
 		{"/tickets", "https://api.example.com:8443/v1/e", "https://api.example.com:8443/v1/e"},
 		{"/tickets", "https://api.example.com@evil.example/v1/e", "https://api.example.com@evil.example/v1/e"},
 		{"/tickets", "https://elsewhere.example/v1/e", "https://elsewhere.example/v1/e"},
+		{"", "https://api.example.com/v1//evil.example/e", "https://api.example.com/v1//evil.example/e"},
+		{"/tickets", "https://api.example.com/v1//evil.example/e", "/tickets//evil.example/e"},
 		{"/tickets", "e/1", "e/1"},
 		{"/tickets", "?x=1", "?x=1"},
 		{"/tickets", "", ""},

@@ -117,6 +117,15 @@ func TestC70Bodiless(t *testing.T) {
 		t.Errorf("OPTIONS is %s", g.outcome())
 	}
 	st.nothingOf("r")
+	for _, target := range []string{"/9757", "/304"} {
+		method := map[string]string{"/9757": "HEAD", "/304": "GET"}[target]
+		for i := range 2 {
+			g := ask(t, st.addr, request(method, "/tickets"+target, "", "Counterfoil-Record: true", "Counterfoil-Run: r"+target[1:], "Counterfoil-Call: c"))
+			if got := g.values("Content-Length"); len(got) > 0 && got[0] == "0" || g.body != "" || g.broken {
+				t.Errorf("recorded %s, answer %d: %+v", target, i+1, g)
+			}
+		}
+	}
 	c.say(request("HEAD", "/nobody", ""))
 	g, err := c.hear("HEAD")
 	if err != nil || g.status != 404 || g.value("Content-Length") == "" {
@@ -249,4 +258,30 @@ func TestC79Trailers(t *testing.T) {
 	if g.status != 400 && g.outcome() != "replayed" {
 		t.Errorf("forbidden trailer: %+v", g)
 	}
+}
+
+// What goes on holds no field of one hop and none of ours, and everything else
+// as it came.
+func FuzzFilter(f *testing.F) {
+	f.Add("X-A", "1", "close, X-A")
+	f.Add("Counterfoil-Run", "r", "")
+	f.Add("baggage", "counterfoil.run=r, a=b", "keep-alive")
+	f.Fuzz(func(t *testing.T, name, value, connection string) {
+		if !isToken(name) {
+			return // no head has such a field
+		}
+		came := headerOf("First", "1", name, value, "Connection", connection, "HOST", "h", "expect", "100-continue", "Last", "2")
+		x := &exchange{header: came, route: route{upstream: &origin{name: "u"}, target: "/"}}
+		before := fmt.Sprint(came)
+		r := x.request(nil)
+		if fmt.Sprint(came) != before {
+			t.Fatal("the header that came was changed")
+		}
+		for _, field := range r.Header {
+			switch lower := strings.ToLower(field.Name); {
+			case isOwn(field.Name), lower == "host", lower == "expect", lower == "connection", lower == "content-length", lower == "transfer-encoding", hasOption(came, "Connection", field.Name):
+				t.Errorf("%q goes on", field.Name)
+			}
+		}
+	})
 }
