@@ -66,7 +66,7 @@ func fieldValues(fields []string, name string) []string {
 
 // A provider is a real TCP server that plays a script for each request.
 type provider struct {
-	t    *testing.T
+	t    testing.TB
 	addr string
 	play func(w net.Conn, h *heard)
 
@@ -76,7 +76,7 @@ type provider struct {
 	busy  sync.WaitGroup
 }
 
-func provide(t *testing.T, play func(w net.Conn, h *heard)) *provider {
+func provide(t testing.TB, play func(w net.Conn, h *heard)) *provider {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -188,7 +188,7 @@ func created(w net.Conn, _ *heard) {
 
 // A stack is a sidecar's data path from listener to store.
 type stack struct {
-	t       *testing.T
+	t       testing.TB
 	disk    *storetest.Disk
 	store   *storetest.Memory
 	journal *journal.Journal
@@ -208,12 +208,12 @@ type setup struct {
 }
 
 // start runs a stack whose upstreams "tickets" and "other" are the provider.
-func start(t *testing.T, s setup) *stack {
+func start(t testing.TB, s setup) *stack {
 	t.Helper()
 	return open(t, s, storetest.NewDisk())
 }
 
-func open(t *testing.T, s setup, disk *storetest.Disk) *stack {
+func open(t testing.TB, s setup, disk *storetest.Disk) *stack {
 	t.Helper()
 	store, err := storetest.OpenMemory(disk, time.Now)
 	if err != nil {
@@ -353,11 +353,11 @@ func (g *got) isProblem(t *testing.T, name journal.Problem) Document {
 // A client is a raw connection to a listener.
 type client struct {
 	net.Conn
-	t  *testing.T
+	t  testing.TB
 	br *bufio.Reader
 }
 
-func dial(t *testing.T, addr string) *client {
+func dial(t testing.TB, addr string) *client {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -436,7 +436,7 @@ func readTrailer(br *bufio.Reader) ([]string, error) {
 }
 
 // ask sends one raw request on a connection of its own.
-func ask(t *testing.T, addr, raw string) *got {
+func ask(t testing.TB, addr, raw string) *got {
 	t.Helper()
 	c := dial(t, addr)
 	defer c.Close()
