@@ -10,9 +10,6 @@ import (
 )
 
 const (
-	// watchAfter is how long a read may take before anyone looks whether its
-	// client is still there.
-	watchAfter = time.Second
 	// halfClosedGrace is how long a client that has closed its sending half is
 	// taken to wait for an answer of which nothing comes.
 	halfClosedGrace = 5 * time.Second
@@ -103,7 +100,7 @@ func (c *conn) Close() (err error) {
 // connection. The caller must call stop before it reads again, and once only.
 func (c *conn) watch(gone func()) (stop func()) {
 	w := &watcher{conn: c, gone: gone, stopped: make(chan struct{}), done: make(chan struct{})}
-	timer := time.AfterFunc(watchAfter, w.run)
+	timer := time.AfterFunc(c.server.limits.watchAfter, w.run)
 	return func() {
 		if !timer.Stop() {
 			w.stop()

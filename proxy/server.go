@@ -91,6 +91,9 @@ type Limits struct {
 	// for its share; default 10 s.
 	LargeBytes int64
 	LargeWait  time.Duration
+	// watchAfter is how long a read may take before anyone looks whether its
+	// client is still there: 1 s but in tests.
+	watchAfter time.Duration
 }
 
 func (l Limits) withDefaults() (Limits, error) {
@@ -104,6 +107,7 @@ func (l Limits) withDefaults() (Limits, error) {
 		{"idle", &l.IdleTimeout, 3 * time.Minute},
 		{"write", &l.WriteTimeout, 30 * time.Second},
 		{"large", &l.LargeWait, 10 * time.Second},
+		{"watch", &l.watchAfter, time.Second},
 	} {
 		if *f.value < 0 {
 			return l, fmt.Errorf("%s time-out is negative: use a positive duration, or zero for %v", f.name, f.unset)

@@ -359,15 +359,13 @@ func TestPipelinedBehindStream(t *testing.T) {
 		chunk(w, "a")
 		_, _ = io.WriteString(w, "0\r\n\r\n")
 	})
-	st := start(t, setup{provider: p})
+	st := start(t, setup{provider: p, proxy: func(c *Config) { c.Limits.watchAfter = 1 }})
 	c := dial(t, st.addr)
 	c.say(request("GET", "/tickets/stream", ""))
 	g, err := c.head()
 	if err != nil {
 		t.Fatal(err)
 	}
-	watching := time.NewTimer(watchAfter + 200*time.Millisecond)
-	<-watching.C // by now the connection is watched
 	c.say(request("GET", "/tickets/next", ""))
 	close(early)
 	if err := c.body("GET", g); err != nil || g.body != "a" || g.broken {
