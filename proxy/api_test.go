@@ -133,6 +133,9 @@ func TestAPIRefusals(t *testing.T) {
 	if !strings.HasPrefix(d.Instance, "http://127.0.0.1:8101/?") || !strings.Contains(d.Instance, "call=r%3A1%3A3") {
 		t.Errorf("instance %q", d.Instance)
 	}
+	if d := st.post("r", "1", "4", "/tickets/x", "{}").isProblem(t, journal.RunPaused); d.Instance != "http://127.0.0.1:8101/api/v1/runs/r?namespace=default" {
+		t.Errorf("instance %q", d.Instance)
+	}
 	if d := st.get("/-/v1/runs/r/turns/1/calls/3/receipt").isProblem(t, NotFound); !strings.Contains(d.Detail, "unknown") {
 		t.Errorf("%+v", d)
 	}

@@ -201,3 +201,49 @@ func (d *Document) body() []byte {
 	}
 	return append(b, '\n')
 }
+
+// refuse answers with a problem of this package's own.
+func (x *exchange) refuse(r *journal.Refusal) {
+	k := x.key()
+	var sentKey string
+	if k.Validate() == nil {
+		if sentKey = x.claim.ownKey; sentKey == "" {
+			sentKey = string(k.ProviderKey())
+		}
+	}
+	reply := &journal.Reply{Outcome: journal.Refused, Refusal: r, SentKey: sentKey}
+	x.refuseReply(reply)
+}
+
+// refuseReply answers with a problem.
+func (x *exchange) refuseReply(r *journal.Reply) {
+	k := x.key()
+	d, h := document(r.Refusal, k, r.SentKey, x.instance(r.Refusal, k))
+	if r.Refusal.Problem == MethodNotAllowed {
+		h = append(h, classify.Field{Name: "Allow", Value: x.allowed()})
+	}
+	body := d.body()
+	x.whole(&answer{status: d.Status, header: h, own: ownFields(r), length: int64(len(body))}, body)
+	upstream := ""
+	if x.route.upstream != nil {
+		upstream = x.route.upstream.name
+	}
+	x.log.Debug("refused", "problem", string(r.Refusal.Problem), "status", d.Status, "method", x.method,
+		"upstream", upstream, "run", k.Run, "turn", k.Turn, "call", k.Call)
+}
+
+// instance is where to act on what waits for a person, else where the call's
+// record is.
+func (x *exchange) instance(r *journal.Refusal, k keystore.Key) string {
+	if k.Validate() != nil {
+		return ""
+	}
+	switch {
+	case r.Problem == journal.RunPaused && x.adminURL != "":
+		// What pauses the run is another call.
+		return x.adminURL + "/api/v1/runs/" + segment(k.Run) + "?namespace=" + queryEscape(k.Namespace)
+	case stops(problems[row(r.Problem)].status) && x.adminURL != "":
+		return x.adminURL + "/?namespace=" + queryEscape(k.Namespace) + "&call=" + queryEscape(k.String())
+	}
+	return callPath(k)
+}
