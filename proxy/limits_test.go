@@ -28,7 +28,7 @@ func TestC72TooLarge(t *testing.T) {
 		"a length over the limit, nothing sent": func(c *client) { c.say(upload(BodyBytesMax + 1)) },
 		"500 MB": func(c *client) {
 			c.say(upload(500 << 20))
-			_, _ = io.WriteString(c, strings.Repeat("x", 4<<20)) // the answer may come first
+			c.say(strings.Repeat("x", 4<<20)) // is taken, or clients would see a reset before the answer
 		},
 		"chunks over the limit": func(c *client) {
 			c.say("POST /tickets/x HTTP/1.1\r\nHost: localhost\r\n" + named + "Transfer-Encoding: chunked\r\n\r\n")

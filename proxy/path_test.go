@@ -30,7 +30,7 @@ func TestC67Path(t *testing.T) {
 	before := len(p.hits())
 	for _, target := range []string{
 		"/a%00b", "/a%zz", "/a%2", "/%", "/../x", "/..", "/a/../../x", "/%2e%2e/x", "/.%2E/x", "/%2E./x", "/a/..%2f..%2fx", "/..%2fx",
-		"/..%5cx", `/..\x`, `/a\..\..\x`, "/a%2f/../../../x", "/a%2fb/../../..", "/a//../../x", "/..;x=1/y", "/a/..;/..;/y", "/a#b", "/a?b#c",
+		"/..%5cx", `/..\x`, `/a\..\..\x`, "/a%2f/../../../x", "/a%2fb/../../..", "/a%2fb/../../x", "/a//../../x", "/..;x=1/y", "/a/..;/..;/y", "/a#b", "/a?b#c",
 	} {
 		g := st.get("/tickets" + target)
 		d := g.isProblem(t, InvalidPath)
@@ -130,7 +130,7 @@ func TestPathIdentityRefused(t *testing.T) {
 // A path that is let through never leads above its base, whichever way of
 // reading dot segments the provider has.
 func FuzzPath(f *testing.F) {
-	for _, s := range []string{"/a/../b", "/%2e%2e/x", "/a%2f..%2f..", `/a\..`, "/..;x/", "//..", "/a?b", "/%00"} {
+	for _, s := range []string{"/a/../b", "/%2e%2e/x", "/a%2f..%2f..", `/a\..`, "/..;x/", "//..", "/a%2fb/../..", "/a?b", "/%00"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, target string) {
