@@ -1,10 +1,13 @@
 package proxy
 
 import (
+	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 
 	"counterfoil/classify"
+	"counterfoil/internal/journal"
 )
 
 // Design 3.1: no web page rebinds its way to a provider.
@@ -91,5 +94,28 @@ func TestC44Namespaces(t *testing.T) {
 				t.Errorf("%q left", f)
 			}
 		}
+	}
+}
+
+// What is refused is logged by name, without a credential, a query or a body.
+func TestRefusalsAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	p := provide(t, created)
+	st := start(t, setup{provider: p, proxy: func(c *Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Tokens = map[string]string{"s3cret": "x"}
+	}})
+	ask(t, st.addr, request("POST", "/tickets/x?q=s3cret", `"s3cret"`, "Counterfoil-Token: s3cret", "Authorization: s3cret", "Cookie: s3cret"))
+	ask(t, st.addr, request("POST", "/tickets/x?q=s3cret", `"s3cret"`, "Counterfoil-Token: s3cret-but-wrong", "Authorization: s3cret"))
+	ask(t, st.addr, "POST /tickets/x?q=s3cret HTTP/1.1\r\nHost: localhost\r\nAuthorization: s3cret\nX: s3cret\r\n\r\n")
+	st.stop() // no more is written
+	text := log.String()
+	for _, name := range []journal.Problem{MissingKey, Unauthorized, journal.InvalidRequest} {
+		if !strings.Contains(text, "problem="+string(name)) {
+			t.Errorf("%s is not logged: %s", name, text)
+		}
+	}
+	if strings.Contains(text, "s3cret") {
+		t.Errorf("a secret is logged: %s", text)
 	}
 }
