@@ -44,8 +44,10 @@ type conn struct {
 	// upstream is the name whose own listener it came in at, "" for the common
 	// one.
 	upstream string
-	// heard says that something was read since the last answer.
+	// heard says that something was read since the last answer, begun that
+	// anything ever was.
 	heard bool
+	begun atomic.Bool
 	// linger says that the client may still be sending what nobody will read.
 	linger bool
 	// peeked holds the byte that a watch has read too far.
@@ -61,7 +63,10 @@ func (c *conn) Read(p []byte) (int, error) {
 		return 1, nil
 	}
 	n, err := c.Conn.Read(p)
-	c.heard = c.heard || n > 0
+	if n > 0 && !c.heard {
+		c.heard = true
+		c.begun.Store(true)
+	}
 	return n, err
 }
 

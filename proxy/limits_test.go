@@ -232,7 +232,8 @@ func TestShutdown(t *testing.T) {
 		created(w, h)
 	})
 	st := start(t, setup{provider: p})
-	c, idle := dial(t, st.addr), dial(t, st.addr)
+	c, idle, fresh := dial(t, st.addr), dial(t, st.addr), dial(t, st.addr)
+	eventually(t, "three connections are open", deadline, func() bool { return st.open() == 3 })
 	idle.say(request("GET", "/-/none", ""))
 	if g, err := idle.hear("GET"); err != nil || g.status != 404 {
 		t.Fatalf("%+v, %v", g, err)
@@ -241,8 +242,10 @@ func TestShutdown(t *testing.T) {
 	<-arrived
 	var stopping sync.WaitGroup
 	stopping.Go(st.stop)
-	if b, err := io.ReadAll(idle.br); len(b) > 0 || err != nil {
-		t.Errorf("an idle connection heard %q, %v", b, err)
+	for name, quiet := range map[string]*client{"idle": idle, "new": fresh} {
+		if b, err := io.ReadAll(quiet.br); len(b) > 0 || err != nil {
+			t.Errorf("a connection that is %s heard %q, %v", name, b, err)
+		}
 	}
 	close(answer)
 	g, err := c.hear("POST")

@@ -302,14 +302,23 @@ func (s *Server) Serve(ln net.Listener, upstream string) error {
 // before: a request cut off here has its receipt all the same.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
+	// fasthttp would wait five seconds for what a new connection may say.
+	s.hangUp(func(c *conn) bool { return !c.begun.Load() })
 	err := s.fast.ShutdownWithContext(ctx)
 	s.cut()
 	if err == nil {
 		return nil
 	}
+	s.hangUp(func(*conn) bool { return true })
+	return fmt.Errorf("waiting for requests under way: %w", err)
+}
+
+// hangUp closes the connections that are chosen.
+func (s *Server) hangUp(chosen func(*conn) bool) {
 	s.conns.Range(func(c, _ any) bool {
-		_ = c.(*conn).Conn.Close()
+		if c := c.(*conn); chosen(c) {
+			_ = c.Conn.Close()
+		}
 		return true
 	})
-	return fmt.Errorf("waiting for requests under way: %w", err)
 }
