@@ -222,12 +222,12 @@ func (s *Store) fail(err error) {
 	s.config.Logger.Error("a commit failed; the store is opened again", "error", err)
 	s.known.forget()
 	s.access.Lock()
-	defer s.access.Unlock()
-	if closeErr := s.engine.close(); closeErr != nil {
+	e := s.engine
+	s.engine, s.failure = nil, err
+	s.access.Unlock()
+	if closeErr := e.closeWithin(closePatience); closeErr != nil {
 		s.config.Logger.Error("closing the store after a failed commit", "error", closeErr)
 	}
-	s.engine = nil
-	s.failure = err
 	if observe := s.config.Observe.CommitFailed; observe != nil {
 		observe(err)
 	}

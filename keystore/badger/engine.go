@@ -39,7 +39,7 @@ func badgerOptions(c Config) badger.Options {
 	o.NumVersionsToKeep = 1
 	o.SyncWrites = c.tuning.badgerSyncs || !syncsWAL
 	o.MemTableSize = c.tuning.memTableBytes
-	o.NumMemtables = 3
+	o.NumMemtables = 2
 	o.NumLevelZeroTables = 4
 	o.NumLevelZeroTablesStall = 8
 	o.NumCompactors = 2
@@ -75,6 +75,9 @@ const (
 
 func openLocked(ctx context.Context, c Config) (*badger.DB, error) {
 	if err := checkDir(c.Dir); err != nil {
+		return nil, err
+	}
+	if err := roomToOpen(c); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.LockWait)
@@ -131,6 +134,21 @@ func explainOpen(dir string, err error) error {
 
 func (e *engine) close() error {
 	return errors.Join(e.wal.close(), e.db.Close())
+}
+
+// closePatience bounds the wait for Badger's last writes. What was acknowledged
+// is durable without them.
+const closePatience = 30 * time.Second
+
+func (e *engine) closeWithin(patience time.Duration) error {
+	ended := make(chan error, 1)
+	go func() { ended <- e.close() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(patience):
+		return fmt.Errorf("the disk did not take the last writes within %s; they are in the log", patience)
+	}
 }
 
 // A snapshot is what was durable at one moment. It must be released soon: while

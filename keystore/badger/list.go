@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -58,9 +60,9 @@ func (l listing) cursor(key []byte) string {
 	return base64.RawURLEncoding.EncodeToString(append(l.tag(), key[len(l.prefix):]...))
 }
 
-// page fills a page from the keys of a listing. make returns nil for a key that
-// stands for nothing.
-func page[T any](r reader, l listing, f fetch, from []byte, make func(item *badger.Item) (*T, error)) (keystore.List[T], error) {
+// page fills a page from the keys of a listing. What cannot be read is left out
+// and logged: it must not hide the rest.
+func page[T any](r reader, log *slog.Logger, l listing, f fetch, from []byte, make func(item *badger.Item) (*T, error)) (keystore.List[T], error) {
 	var list keystore.List[T]
 	var last []byte
 	start := l.start
@@ -72,12 +74,17 @@ func page[T any](r reader, l listing, f fetch, from []byte, make func(item *badg
 			list.Next = l.cursor(last)
 			return false, nil
 		}
+		last = item.KeyCopy(last)
 		made, err := make(item)
-		if made != nil {
+		switch {
+		case errors.Is(err, keystore.ErrCorrupt):
+			log.Error("an item of a list cannot be read and is left out", "key", fmt.Sprintf("%x", last), "error", err)
+		case err != nil:
+			return false, err
+		default:
 			list.Items = append(list.Items, *made)
 		}
-		last = item.KeyCopy(last)
-		return true, err
+		return true, nil
 	})
 	return list, err
 }
@@ -115,7 +122,7 @@ func (s *Store) Runs(_ context.Context, namespace string, p keystore.Page) (list
 		return list, fmt.Errorf("listing runs: %w", err)
 	}
 	err = s.read(func(r reader) (err error) {
-		list, err = page(r, l, values, nil, func(item *badger.Item) (*keystore.RunSummary, error) {
+		list, err = page(r, s.config.Logger, l, values, nil, func(item *badger.Item) (*keystore.RunSummary, error) {
 			in, err := r.runAt(item)
 			if err != nil {
 				return nil, err
@@ -153,7 +160,7 @@ func (s *Store) Calls(_ context.Context, namespace, name string, p keystore.Page
 		if err != nil {
 			return err
 		}
-		list, err = page(r, l, values, callKey(n, in.ExpiredThrough+1), func(item *badger.Item) (**keystore.Record, error) {
+		list, err = page(r, s.config.Logger, l, values, callKey(n, in.ExpiredThrough+1), func(item *badger.Item) (**keystore.Record, error) {
 			value, err := item.ValueCopy(nil)
 			if err != nil {
 				return nil, readError(err)
@@ -195,7 +202,7 @@ func (s *Store) Unsettled(_ context.Context, state keystore.State, p keystore.Pa
 		return list, listed("calls", err)
 	}
 	err = s.read(func(r reader) (err error) {
-		list, err = page(r, l, values, s.floor(indexOf(state)), func(item *badger.Item) (**keystore.Record, error) {
+		list, err = page(r, s.config.Logger, l, values, s.floor(indexOf(state)), func(item *badger.Item) (**keystore.Record, error) {
 			n, err := numberIn(item)
 			if err != nil {
 				return nil, err

@@ -1,7 +1,13 @@
 package badger
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
+
+	"counterfoil/keystore"
 )
 
 // Badger writes through memory-mapped files that it makes sparse. On a full
@@ -93,4 +99,24 @@ func (e *engine) background() int64 {
 		}
 	}
 	return need + deepest
+}
+
+// roomToOpen refuses to open a store where there is no room even for that: what
+// the logs hold becomes tables at once, and the new epoch is written.
+func roomToOpen(c Config) error {
+	s := space{measure: c.Space, dir: c.Dir, reserve: c.ReserveBytes}
+	files, err := os.ReadDir(c.Dir)
+	if err != nil {
+		return fmt.Errorf("reading the store's directory: %w", err)
+	}
+	var logs int64
+	for _, f := range files {
+		if strings.HasSuffix(f.Name(), ".mem") {
+			logs += takes(filepath.Join(c.Dir, f.Name()))
+		}
+	}
+	if s.judge(logs) == forNothing {
+		return fmt.Errorf("opening %s takes %d bytes of free disk, and there are %d; free some: %w", c.Dir, logs+floorBytes, s.free.Load(), keystore.ErrFull)
+	}
+	return nil
 }

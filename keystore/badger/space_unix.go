@@ -21,3 +21,13 @@ func statfs(dir string) (free, total int64, err error) {
 	}
 	return int64(st.Bavail) * int64(st.Bsize), int64(st.Blocks) * int64(st.Bsize), nil
 }
+
+// takes is how many bytes a file has on disk, which for a sparse one is less
+// than its size.
+func takes(path string) int64 {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return 0
+	}
+	return int64(st.Blocks) * 512
+}

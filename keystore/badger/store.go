@@ -272,22 +272,30 @@ func (v *view) apply(k keystore.Key, e keystore.Event, body incoming) (*step, *k
 	return st, next, st.record(k, prev, next)
 }
 
+// placeFor puts the body where the event put what it belongs to, and drops the
+// one that it takes the place of.
 func (st *step) placeFor(e *keystore.Event, was, next *keystore.Record, in incoming) error {
-	body, err := st.place(in)
-	if err != nil {
-		return err
+	var old keystore.Record
+	if was != nil {
+		old = *was
 	}
 	switch {
-	case e.Receipt != nil:
+	case next.Receipt != nil && next.Receipt != old.Receipt:
+		body, err := st.place(in)
+		if err != nil {
+			return err
+		}
 		next.Receipt.Body = body
-		if was.Receipt != nil {
-			st.drop(was.Receipt.Body)
+		if old.Receipt != nil {
+			st.drop(old.Receipt.Body)
 		}
-	case e.Begin != nil && e.Kind != keystore.ResendBegun:
+	case e.Kind == keystore.WasPlanned, e.Kind == keystore.WasHeld, e.Kind == keystore.Begun:
+		body, err := st.place(in)
+		if err != nil {
+			return err
+		}
 		next.Intent.Body = body
-		if was != nil {
-			st.drop(was.Intent.Body)
-		}
+		st.drop(old.Intent.Body)
 	}
 	return nil
 }
@@ -314,10 +322,6 @@ func (s *Store) Call(_ context.Context, k keystore.Key) (rec *keystore.Record, e
 // Facts implements [keystore.Store].
 func (s *Store) Facts() keystore.Facts { return s.facts }
 
-// closePatience bounds the wait for Badger's last writes. What was acknowledged
-// is durable without them.
-const closePatience = 30 * time.Second
-
 // Close implements [keystore.Store].
 func (s *Store) Close() error {
 	s.closing.Lock()
@@ -341,12 +345,5 @@ func (s *Store) closeEngine() error {
 	if e == nil {
 		return nil
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- e.close() }()
-	select {
-	case err := <-ended:
-		return err
-	case <-time.After(closePatience):
-		return fmt.Errorf("the disk did not take the last writes within %s; they are in the log", closePatience)
-	}
+	return e.closeWithin(closePatience)
 }
