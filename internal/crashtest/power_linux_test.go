@@ -4,6 +4,7 @@ package crashtest
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -91,7 +92,7 @@ func (d *disk) cut() {
 	}
 	defer f.Close()
 	flag := noLogFlush
-	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), shutdown, uintptr(unsafe.Pointer(&flag))); errno != 0 { //nolint:gosec // the kernel's interface
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), shutdown, uintptr(unsafe.Pointer(&flag))); errno != 0 {
 		d.Fatal("shutting the file system down:", errno)
 	}
 }
@@ -215,9 +216,7 @@ func TestC81b_RandomPowerCuts(t *testing.T) {
 		s.kill()
 		d.restore()
 		s = b.released()
-		for c, r := range fresh {
-			told[c] = r
-		}
+		maps.Copy(told, fresh)
 		for _, c := range calls[:(round+1)*perRound] {
 			checkAfterPowerCut(t, b.provider, c, told[c], s.ask(c))
 		}
