@@ -226,12 +226,15 @@ func TestC81b_RandomPowerCuts(t *testing.T) {
 }
 
 // until sends the calls side by side, cuts the power once so many are answered,
-// and returns what was answered: what an agent gets is durable, even if it gets
-// it after the cut.
+// and returns what was answered before. What is answered after it does not count:
+// while a file system is being shut down, the kernel may call a sync done that was
+// under way and never came to be (a bare loop of fdatasync saw that in 7 of 40
+// cuts), and a machine without power answers nothing.
 func (s *sidecar) until(batch []call, answers int, cut func()) map[call]reply {
 	s.Helper()
 	var mu sync.Mutex
 	told := map[call]reply{}
+	isCut := false
 	enough := make(chan struct{})
 	var agents sync.WaitGroup
 	for _, c := range batch {
@@ -239,7 +242,7 @@ func (s *sidecar) until(batch []call, answers int, cut func()) map[call]reply {
 			r := s.send(c)
 			mu.Lock()
 			defer mu.Unlock()
-			if r.err != nil || r.problem() != "" {
+			if isCut || r.err != nil || r.problem() != "" {
 				return
 			}
 			if told[c] = r; len(told) == answers {
@@ -248,7 +251,10 @@ func (s *sidecar) until(batch []call, answers int, cut func()) map[call]reply {
 		})
 	}
 	await(s.T, "enough answers", enough)
+	mu.Lock()
 	cut()
+	isCut = true
+	mu.Unlock()
 	s.kill()
 	agents.Wait()
 	return told
