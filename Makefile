@@ -10,7 +10,7 @@ FUZZED  = $(sort $(dir $(shell grep -rl --include='*_test.go' --exclude-dir=node
 PRINTED = $(sort $(dir $(shell grep -rl --include='*_test.go' --exclude-dir=node_modules 'flag.Bool("rewrite"' .)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test check format vet lint fuzz crash bench demo docs tools clean
+.PHONY: help build test check format vet lint fuzz crash power bench demo docs tools clean
 
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ fuzz: ## Fuzz each target for FUZZTIME (30s, or a number of runs as in 2000x)
 crash: ## Kill a sidecar KILLS times (500) under load, and hold its answers against the provider's ledger
 	go test ./internal/crashtest -run TestStorm -count 1 -v -timeout 60m -crash.kills $(KILLS) -crash.seed $(SEED)
 
+power: ## Cut the power of a real disk while the sidecar writes to it (Linux, as root, with a loop device)
+	go test ./internal/crashtest -run 'PowerLoss|C81' -tags powerloss -count 1 -v -timeout 10m -crash.seed $(SEED)
+
 bench: ## Measure the store, and the sidecar beside nginx
 	go test -run '^$$' -bench . ./keystore/badger
 	go run ./bench
@@ -56,13 +59,12 @@ demo: ## See a crash between effect and receipt, and no second effect
 docs: ## Print the pages and golden files that are printed from code
 	go test -count 1 $(PRINTED) -rewrite
 
-tools: ## Install from Debian what is missing: a C compiler for -race, Node and npm for the examples, strace and mkfs.ext4 for the crash tests
+tools: ## Install from Debian what is missing: a C compiler for -race, Node and npm for the examples, strace
 	@missing=""; \
 	command -v gcc >/dev/null || missing="$$missing gcc libc6-dev"; \
 	command -v node >/dev/null || missing="$$missing nodejs"; \
 	command -v npm >/dev/null || missing="$$missing npm"; \
-	command -v strace >/dev/null || missing="$$missing strace"; \
-	PATH=$$PATH:/usr/sbin:/sbin command -v mkfs.ext4 >/dev/null || missing="$$missing e2fsprogs"; \
+	[ "$$(uname -s)" != Linux ] || command -v strace >/dev/null || missing="$$missing strace"; \
 	if [ -n "$$missing" ]; then \
 	  command -v apt-get >/dev/null || { echo "install these first:$$missing"; exit 1; }; \
 	  [ "$$(id -u)" = 0 ] || { echo "missing, and only root can install:$$missing; run apt-get install$$missing"; exit 1; }; \

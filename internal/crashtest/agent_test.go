@@ -49,7 +49,9 @@ func (r reply) problem() string {
 	if r.err != nil || !strings.HasPrefix(r.header.Get("Content-Type"), "application/problem+json") {
 		return ""
 	}
-	var p struct{ Type string }
+	var p struct {
+		Type string `json:"type"`
+	}
 	if json.Unmarshal([]byte(r.body), &p) != nil {
 		return "unreadable"
 	}

@@ -28,6 +28,7 @@ func (s *sidecar) held(c call) (answered <-chan reply, release func()) {
 
 // onceClose closes ch when called, and at the end of the test at the latest.
 func onceClose(t *testing.T, ch chan struct{}) func() {
+	t.Helper()
 	closed := false
 	f := func() {
 		if !closed {

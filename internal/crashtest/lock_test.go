@@ -64,12 +64,11 @@ func TestC89c_Overlap(t *testing.T) {
 	answered, release := old.held(c)
 	old.terminate()
 
-	started := make(chan *sidecar, 1)
-	go func() { started <- b.released() }()
+	heir := b.spawn("", programs.released, "serve", "--announce")
 	old.untilDraining()
 	select {
-	case <-started:
-		t.Fatal("two sidecars serve on one folder")
+	case line := <-heir.first:
+		t.Fatalf("two sidecars on one folder: the second one says %q\n%s", line, heir.stderr)
 	default:
 	}
 	release()
@@ -78,5 +77,6 @@ func TestC89c_Overlap(t *testing.T) {
 	if code := old.ended(); code != 0 {
 		t.Errorf("the old one ended with %d", code)
 	}
-	checkRepeat(t, await(t, "the new one to serve", started), c, r)
+	heir.base = "http://" + await(t, "the new one to serve", heir.first)
+	checkRepeat(t, heir, c, r)
 }

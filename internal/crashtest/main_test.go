@@ -15,6 +15,9 @@ import (
 // patience bounds each wait for one thing.
 const patience = 30 * time.Second
 
+// sidecarsAtOnce is more than there are processors: they wait for disks.
+const sidecarsAtOnce = "8"
+
 var (
 	killsFlag = flag.Int("crash.kills", 15, "how often TestStorm kills the sidecar")
 	seedFlag  = flag.Uint64("crash.seed", 0, "seed of TestStorm; 0 takes one from the clock")
@@ -26,6 +29,11 @@ var programs struct{ released, withPoints string }
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	isDefault := true
+	flag.Visit(func(f *flag.Flag) { isDefault = isDefault && f.Name != "test.parallel" })
+	if isDefault {
+		_ = flag.Set("test.parallel", sidecarsAtOnce) // it is a flag of package testing's
+	}
 	os.Exit(runAll(m))
 }
 

@@ -132,6 +132,7 @@ func TestC17_CrashMatrix(t *testing.T) {
 }
 
 func (s scene) play(t *testing.T, c call, want verdict) {
+	t.Helper()
 	b := newBench(t)
 	b.provider.befalls(first(mishap{cut: s.cut}))
 	b.provider.lookupBroken = s.lookupBroken

@@ -93,7 +93,7 @@ func newProvider(t *testing.T) *provider {
 	mux.HandleFunc("POST /{kind}/things", p.create)
 	mux.HandleFunc("GET /lookup/effects/{key}", p.find)
 	p.server = &http.Server{Handler: mux, ReadHeaderTimeout: patience, ConnState: p.follow, ConnContext: withConn}
-	go p.server.Serve(ln) //nolint:errcheck // it ends with Close
+	go func() { _ = p.server.Serve(ln) }() // it ends with Close
 	t.Cleanup(func() { _ = p.server.Close() })
 	return p
 }

@@ -82,7 +82,10 @@ type sidecar struct {
 	cmd    *exec.Cmd
 	base   string
 	stderr *tail
-	done   chan struct{}
+	// first gets the first line of the process's output, "" if it ended without
+	// one; done is closed when it has ended.
+	first chan string
+	done  chan struct{}
 }
 
 // released starts the program as it is released.
@@ -106,9 +109,19 @@ func (b *bench) start(program, crash string) *sidecar {
 }
 
 // launch starts a process and waits for its first line, or its end.
-func (b *bench) launch(crash string, args ...string) (*sidecar, string) {
+func (b *bench) launch(crash string, args ...string) (s *sidecar, line string) {
 	b.Helper()
-	s := &sidecar{bench: b, cmd: exec.Command(args[0], args[1:]...), stderr: &tail{}, done: make(chan struct{})}
+	s = b.spawn(crash, args...)
+	return s, await(b.T, "a sidecar's first line", s.first)
+}
+
+// spawn starts a process and waits for nothing.
+func (b *bench) spawn(crash string, args ...string) *sidecar {
+	b.Helper()
+	s := &sidecar{
+		bench: b, cmd: exec.Command(args[0], args[1:]...), stderr: &tail{},
+		first: make(chan string, 1), done: make(chan struct{}),
+	}
 	s.cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir, "TMPDIR=" + b.dir,
 		"COUNTERFOIL_CONFIG=" + filepath.Join(b.dir, "counterfoil.yaml"),
@@ -134,14 +147,13 @@ func (b *bench) launch(crash string, args ...string) (*sidecar, string) {
 			b.Logf("stderr of process %d (%s):\n%s", s.cmd.Process.Pid, s.cmd.ProcessState, s.stderr)
 		}
 	})
-	first := make(chan string, 1)
 	go func() {
 		defer close(s.done)
 		line, _ := bufio.NewReader(out).ReadString('\n')
-		first <- strings.TrimSpace(line)
+		s.first <- strings.TrimSpace(line)
 		_ = s.cmd.Wait() // how it ended is in ProcessState
 	}()
-	return s, await(b.T, "a sidecar's first line", first)
+	return s
 }
 
 // kill ends the process as kill -9 does, and waits until it is gone.
