@@ -11,6 +11,7 @@ import (
 
 	"counterfoil/classify"
 	"counterfoil/internal/journal"
+	"counterfoil/internal/view"
 	"counterfoil/keystore"
 )
 
@@ -185,7 +186,7 @@ func (x *exchange) showReceipt(ctx context.Context, k keystore.Key) error {
 		return &refusalError{&journal.Refusal{Problem: journal.BodyNotKept, Detail: "The answer was too large to keep. Its status, length and SHA-256 are in the call's record.", UpstreamStatus: r.Receipt.Status, EffectPossible: true}}
 	}
 	reply := &journal.Reply{
-		Outcome: journal.Replayed, Record: r, SentKey: sentKey(r), Status: r.Receipt.Status, Body: r.Receipt.Body,
+		Outcome: journal.Replayed, Record: r, SentKey: view.SentKey(r), Status: r.Receipt.Status, Body: r.Receipt.Body,
 		Header: r.Receipt.Header.Without(func(name string) bool { return strings.EqualFold(name, "Set-Cookie") }),
 	}
 	if r.Receipt.Body.Ref == 0 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"counterfoil/internal/journal"
+	"counterfoil/internal/view"
 )
 
 func read[T any](t *testing.T, g *got) T {
@@ -38,7 +39,7 @@ func TestC10WhatWasDone(t *testing.T) {
 	st := start(t, setup{provider: p})
 	before := time.Now().UTC().Add(-time.Second)
 	first := st.post("R1", "1", "1", "/tickets/x?token=s3cret&a=b", "{}", "Authorization: Bearer s3cret")
-	run := read[Run](t, st.get("/-/v1/runs/R1"))
+	run := read[view.Run](t, st.get("/-/v1/runs/R1"))
 	if run.Run != "R1" || run.State != "active" || run.Totals["succeeded"] != 1 || len(run.Totals) != 1 || len(run.Calls.Items) != 1 || run.CreatedAt.Before(before) {
 		t.Fatalf("%+v", run)
 	}
@@ -54,7 +55,7 @@ func TestC10WhatWasDone(t *testing.T) {
 	if len(c.Attempts) != 1 || c.AttemptsMade != 1 || c.Attempts[0].Status != 201 || c.Attempts[0].Evidence != "answered" || c.Attempts[0].Outcome != "applied" {
 		t.Errorf("%+v", c.Attempts)
 	}
-	if same := read[Call](t, st.get("/-/v1/runs/R1/turns/1/calls/1")); same.Key != c.Key || same.State != c.State {
+	if same := read[view.Call](t, st.get("/-/v1/runs/R1/turns/1/calls/1")); same.Key != c.Key || same.State != c.State {
 		t.Errorf("%+v", same)
 	}
 	receipt := st.get(r.URL)
@@ -81,10 +82,10 @@ func TestAPIPagesAndEncoding(t *testing.T) {
 	base := "/-/v1/runs/" + url.PathEscape(run)
 	var seen []string
 	for after := ""; ; {
-		l := read[List[*Call]](t, st.get(base+"/calls?limit=2&after="+url.QueryEscape(after)))
+		l := read[view.List[*view.Call]](t, st.get(base+"/calls?limit=2&after="+url.QueryEscape(after)))
 		for _, c := range l.Items {
 			seen = append(seen, c.Call)
-			if got := read[Call](t, st.get(strings.TrimSuffix(c.Receipt.URL, "/receipt"))); got.Call != c.Call || got.Run != run || got.Turn != ".." {
+			if got := read[view.Call](t, st.get(strings.TrimSuffix(c.Receipt.URL, "/receipt"))); got.Call != c.Call || got.Run != run || got.Turn != ".." {
 				t.Errorf("%+v", got)
 			}
 		}
@@ -95,7 +96,7 @@ func TestAPIPagesAndEncoding(t *testing.T) {
 	if strings.Join(seen, "") != "01234" {
 		t.Errorf("pages gave %q", seen)
 	}
-	if r := read[Run](t, st.get(base+"?limit=1")); len(r.Calls.Items) != 1 || r.Calls.Next == "" || r.Totals["succeeded"] != 5 {
+	if r := read[view.Run](t, st.get(base+"?limit=1")); len(r.Calls.Items) != 1 || r.Calls.Next == "" || r.Totals["succeeded"] != 5 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -139,10 +140,10 @@ func TestAPIRefusals(t *testing.T) {
 	if d := st.get("/-/v1/runs/r/turns/1/calls/3/receipt").isProblem(t, NotFound); !strings.Contains(d.Detail, "unknown") {
 		t.Errorf("%+v", d)
 	}
-	if r := read[Run](t, st.get("/-/v1/runs/r")); r.State != "paused" || r.Totals["unknown"] != 1 {
+	if r := read[view.Run](t, st.get("/-/v1/runs/r")); r.State != "paused" || r.Totals["unknown"] != 1 {
 		t.Errorf("%+v", r)
 	}
-	c := read[Call](t, st.get("/-/v1/runs/r/turns/1/calls/3"))
+	c := read[view.Call](t, st.get("/-/v1/runs/r/turns/1/calls/3"))
 	if c.State != "unknown" || c.Receipt != nil || len(c.History) == 0 || c.Attempts[0].Evidence != "lost" {
 		t.Errorf("%+v", c)
 	}
@@ -176,7 +177,7 @@ func TestAPILargeReceipt(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	}
-	c := read[Call](t, st.get("/-/v1/runs/r/turns/1/calls/2"))
+	c := read[view.Call](t, st.get("/-/v1/runs/r/turns/1/calls/2"))
 	if !c.Receipt.BodyMissing || c.Receipt.BodyBytes != 65<<20 || len(c.Receipt.BodySHA256) != 64 {
 		t.Errorf("%+v", c.Receipt)
 	}

@@ -11,7 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"counterfoil/internal/admin"
+	"counterfoil/internal/view"
 	"counterfoil/keystore"
 )
 
@@ -122,14 +122,14 @@ func (c clock) age(t time.Time) string {
 }
 
 // keyText is a call's key as resolve and show take it.
-func keyText(c *admin.Call) string {
+func keyText(c *view.Call) string {
 	return keystore.Key{Run: c.Run, Turn: c.Turn, Call: c.Call}.String()
 }
 
-func requestText(c *admin.Call) string { return c.Method + " " + clipped(c.Target, targetWidth) }
+func requestText(c *view.Call) string { return c.Method + " " + clipped(c.Target, targetWidth) }
 
 // attemptsText is how many attempts there were, and what the last one showed.
-func attemptsText(c *admin.Call) string {
+func attemptsText(c *view.Call) string {
 	if len(c.Attempts) == 0 {
 		return fmt.Sprint(c.AttemptsMade)
 	}
@@ -137,7 +137,7 @@ func attemptsText(c *admin.Call) string {
 	return fmt.Sprintf("%d %s", c.AttemptsMade, attemptText(&last))
 }
 
-func attemptText(a *admin.Attempt) string {
+func attemptText(a *view.Attempt) string {
 	switch {
 	case a.Evidence == "":
 		return "under way"
@@ -164,7 +164,7 @@ func (c *client) printMore(next string) {
 }
 
 // printCall prints all that is known of one call.
-func (c *client) printCall(call *admin.Call) error {
+func (c *client) printCall(call *view.Call) error {
 	at := clock{c.env.now()}
 	t := newTable(c.env.stdout)
 	t.row("call", keyText(call))
@@ -188,7 +188,7 @@ func (c *client) printCall(call *admin.Call) error {
 	return c.printHistory(at, call.History)
 }
 
-func (c *client) receiptFacts(t table, at clock, r *admin.Receipt) {
+func (c *client) receiptFacts(t table, at clock, r *view.Receipt) {
 	if r == nil {
 		return
 	}
@@ -204,7 +204,7 @@ func (c *client) receiptFacts(t table, at clock, r *admin.Receipt) {
 	}
 }
 
-func (c *client) printAttempts(at clock, call *admin.Call) error {
+func (c *client) printAttempts(at clock, call *view.Call) error {
 	if len(call.Attempts) == 0 {
 		return nil
 	}
@@ -224,7 +224,7 @@ func (c *client) printAttempts(at clock, call *admin.Call) error {
 	return t.w.Flush()
 }
 
-func (c *client) printHistory(at clock, history []admin.Change) error {
+func (c *client) printHistory(at clock, history []view.Change) error {
 	if len(history) == 0 {
 		return nil
 	}

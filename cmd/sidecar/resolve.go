@@ -1,6 +1,7 @@
 package main
 
 import (
+	"counterfoil/internal/view"
 	"fmt"
 	"io"
 	"os"
@@ -79,7 +80,7 @@ func (c *client) resolve(cmd *cobra.Command, key string, o *order) error {
 			return err
 		}
 	}
-	var call admin.Call
+	var call view.Call
 	raw, err := c.post(cmd.Context(), "/api/v1/calls/resolve", in, &call)
 	if err != nil {
 		return fmt.Errorf("resolving %s: %w", k, err)

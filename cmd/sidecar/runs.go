@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"counterfoil/internal/admin"
+	"counterfoil/internal/view"
 	"counterfoil/keystore"
 )
 
@@ -26,7 +26,7 @@ func (c *client) runs(cmd *cobra.Command) error {
 	if err := c.checkLimit(); err != nil {
 		return err
 	}
-	var list admin.List[*admin.Run]
+	var list view.List[*view.Run]
 	raw, err := c.get(cmd.Context(), "/api/v1/runs", c.query(), &list)
 	if err != nil {
 		return fmt.Errorf("listing runs: %w", err)

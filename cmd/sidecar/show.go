@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"counterfoil/internal/admin"
+	"counterfoil/internal/view"
 	"counterfoil/keystore"
 )
 
@@ -78,7 +79,7 @@ func (c *client) showCall(cmd *cobra.Command, k keystore.Key) error {
 	if k.Namespace != "" {
 		q.Set("namespace", k.Namespace)
 	}
-	var call admin.Call
+	var call view.Call
 	raw, err := c.get(cmd.Context(), admin.CallPath(k), q, &call)
 	if err != nil {
 		return fmt.Errorf("showing %s: %w", k, err)
@@ -93,7 +94,7 @@ func (c *client) showRun(cmd *cobra.Command, name string) error {
 	if err := c.checkLimit(); err != nil {
 		return err
 	}
-	var run admin.Run
+	var run view.Run
 	raw, err := c.get(cmd.Context(), admin.RunPath(name), c.query(), &run)
 	if err != nil {
 		return fmt.Errorf("showing run %s: %w", keystore.EncodePart(name), err)
@@ -104,7 +105,7 @@ func (c *client) showRun(cmd *cobra.Command, name string) error {
 	return c.printRun(&run)
 }
 
-func (c *client) printRun(run *admin.Run) error {
+func (c *client) printRun(run *view.Run) error {
 	at := clock{c.env.now()}
 	calls, states := totalsText(run.Totals)
 	facts := newTable(c.env.stdout)

@@ -1,11 +1,10 @@
 package main
 
 import (
+	"counterfoil/internal/view"
 	"fmt"
 
 	"github.com/spf13/cobra"
-
-	"counterfoil/internal/admin"
 )
 
 func newUnknownCommand(env clientEnv) *cobra.Command {
@@ -25,7 +24,7 @@ func (c *client) unknown(cmd *cobra.Command) error {
 	if err := c.checkLimit(); err != nil {
 		return err
 	}
-	var list admin.List[*admin.Call]
+	var list view.List[*view.Call]
 	raw, err := c.get(cmd.Context(), "/api/v1/unknown", c.query(), &list)
 	if err != nil {
 		return fmt.Errorf("listing unknown calls: %w", err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"counterfoil/classify"
+	"counterfoil/internal/view"
 	"counterfoil/keystore"
 	"counterfoil/keystore/badger"
 	"counterfoil/keystore/storetest"
@@ -37,7 +38,7 @@ func TestDecisionsMoveTheCall(t *testing.T) {
 		b.lose(key("a"))
 		b.clock.Advance(time.Minute)
 		a := b.resolve("a", decision, `,"note":"asked the help desk"`)
-		c := decode[Call](t, a)
+		c := decode[view.Call](t, a)
 		if a.status != 200 || c.State != want {
 			t.Errorf("%s: %d, state %s, want %s", decision, a.status, c.State, want)
 		}
@@ -78,7 +79,7 @@ func TestC108DecisionIsTakenOnce(t *testing.T) {
 				t.Errorf("%s after %s: %+v", opposite, decision, d)
 			}
 		}
-		if got := decode[Call](t, b.get(CallPath(key("a")))); got.State != state || len(got.History) != 2 {
+		if got := decode[view.Call](t, b.get(CallPath(key("a")))); got.State != state || len(got.History) != 2 {
 			t.Errorf("after %s and others: state %s, history %+v", decision, got.State, got.History)
 		}
 		if n := strings.Count(b.log.String(), "an operator decided"); n != 1 {
@@ -134,7 +135,7 @@ func TestGivenReceiptIsWhatAReplayGets(t *testing.T) {
 			if a.status != 200 {
 				t.Fatalf("%s: %d %s", name, a.status, a.body)
 			}
-			if c := decode[Call](t, a); c.Receipt.Source != "operator" || c.Receipt.Status != row.status {
+			if c := decode[view.Call](t, a); c.Receipt.Source != "operator" || c.Receipt.Status != row.status {
 				t.Errorf("%s: receipt %+v", name, c.Receipt)
 			}
 		}
@@ -190,7 +191,7 @@ func TestMistakesInADecisionAreNamed(t *testing.T) {
 	} {
 		wantProblem(t, b.do("POST", "/api/v1/calls/resolve", body), InputTooLarge, "at most")
 	}
-	if c := decode[Call](t, b.get(CallPath(key("a")))); c.State != "unknown" || len(c.History) != 1 {
+	if c := decode[view.Call](t, b.get(CallPath(key("a")))); c.State != "unknown" || len(c.History) != 1 {
 		t.Errorf("a mistake moved the call to %s: %+v", c.State, c.History)
 	}
 }
@@ -202,13 +203,13 @@ func TestDecisionSurvivesALostAcknowledgement(t *testing.T) {
 	b.lose(key("a"))
 	b.disk.Fail(storetest.Fault{Op: storetest.Apply, Moment: storetest.AfterDurable})
 	wantProblem(t, b.resolve("a", "applied", `,"receipt":{"body":"x"}`), JournalUnavailable, "again")
-	if a := b.resolve("a", "applied", `,"receipt":{"body":"x"}`); a.status != 200 || decode[Call](t, a).State != "succeeded" {
+	if a := b.resolve("a", "applied", `,"receipt":{"body":"x"}`); a.status != 200 || decode[view.Call](t, a).State != "succeeded" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	b.lose(key("b"))
 	b.disk.Fail(storetest.Fault{Op: storetest.Apply})
 	wantProblem(t, b.resolve("b", "abandon", ""), JournalUnavailable, "again")
-	if c := decode[Call](t, b.get(CallPath(key("b")))); c.State != "unknown" {
+	if c := decode[view.Call](t, b.get(CallPath(key("b")))); c.State != "unknown" {
 		t.Errorf("state %s", c.State)
 	}
 }
@@ -230,7 +231,7 @@ func TestDecisionOnBadger(t *testing.T) {
 	}
 	inLife("first", func(b *bench) {
 		b.lose(k)
-		queue := decode[List[*Call]](t, b.get("/api/v1/unknown"))
+		queue := decode[view.List[*view.Call]](t, b.get("/api/v1/unknown"))
 		if len(queue.Items) != 1 || queue.Items[0].Reason == "" || queue.Items[0].Since.IsZero() {
 			t.Errorf("queue %+v", queue)
 		}
@@ -246,7 +247,7 @@ func TestDecisionOnBadger(t *testing.T) {
 			t.Errorf("again: %d %s", a.status, a.body)
 		}
 		wantProblem(t, b.resolve("a", "not_applied", ""), NotUnknown, "succeeded")
-		if queue := decode[List[*Call]](t, b.get("/api/v1/unknown")); len(queue.Items) != 0 {
+		if queue := decode[view.List[*view.Call]](t, b.get("/api/v1/unknown")); len(queue.Items) != 0 {
 			t.Errorf("queue %+v", queue)
 		}
 	})

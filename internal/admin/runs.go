@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"counterfoil/internal/view"
 	"counterfoil/keystore"
 )
 
@@ -22,7 +23,7 @@ func (s *Server) runs(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, q.mistake(err)
 	}
-	return viewList(list, func(r keystore.RunSummary) *Run { return viewRun(&r) }), nil
+	return view.ListOf(list, viewRun), nil
 }
 
 func (s *Server) run(ctx context.Context, r *http.Request) (any, error) {
@@ -42,8 +43,8 @@ func (s *Server) run(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, q.mistake(err)
 	}
-	v := viewRun(&run)
-	v.Calls = viewList(calls, viewCall)
+	v := viewRun(run)
+	v.Calls = view.ListOf(calls, viewCall)
 	return v, nil
 }
 
@@ -58,7 +59,7 @@ func (s *Server) unknown(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, q.mistake(err)
 	}
-	return viewList(list, viewCall), nil
+	return view.ListOf(list, viewCall), nil
 }
 
 func (s *Server) call(ctx context.Context, r *http.Request) (any, error) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"counterfoil/internal/view"
 	"counterfoil/keystore"
 	"counterfoil/keystore/storetest"
 )
@@ -22,21 +23,21 @@ func TestRunsAndTheirCalls(t *testing.T) {
 	elsewhere.Namespace = "team-b"
 	b.begin(elsewhere)
 
-	runs := decode[List[*Run]](t, b.get("/api/v1/runs"))
+	runs := decode[view.List[*view.Run]](t, b.get("/api/v1/runs"))
 	if len(runs.Items) != 2 || runs.Items[0].Run != "ticket-77" || runs.Items[1].Run != other.Run {
 		t.Fatalf("runs %+v", runs)
 	}
 	if got := fmt.Sprint(runs.Items[0].Totals); got != "map[succeeded:1 unknown:1]" {
 		t.Errorf("totals %s", got)
 	}
-	if got := decode[List[*Run]](t, b.get("/api/v1/runs?namespace=team-b")); len(got.Items) != 1 || got.Items[0].Namespace != "team-b" {
+	if got := decode[view.List[*view.Run]](t, b.get("/api/v1/runs?namespace=team-b")); len(got.Items) != 1 || got.Items[0].Namespace != "team-b" {
 		t.Errorf("runs of team-b: %+v", got)
 	}
-	run := decode[Run](t, b.get(RunPath("ticket-77")))
+	run := decode[view.Run](t, b.get(RunPath("ticket-77")))
 	if run.Calls == nil || len(run.Calls.Items) != 2 || run.Calls.Items[1].State != "unknown" {
 		t.Errorf("run %+v", run)
 	}
-	if run := decode[Run](t, b.get(RunPath(other.Run))); run.Run != other.Run || len(run.Calls.Items) != 1 {
+	if run := decode[view.Run](t, b.get(RunPath(other.Run))); run.Run != other.Run || len(run.Calls.Items) != 1 {
 		t.Errorf("run with an odd name: %+v", run)
 	}
 	wantProblem(t, b.get("/api/v1/runs/never"), NotFound, "")
@@ -56,9 +57,9 @@ func TestListsArePaged(t *testing.T) {
 		next := ""
 		for range 4 {
 			a := b.get(path + "&after=" + url.QueryEscape(next))
-			page := decode[List[*Call]](t, a)
+			page := decode[view.List[*view.Call]](t, a)
 			if strings.Contains(path, "runs") {
-				page = *decode[Run](t, a).Calls
+				page = *decode[view.Run](t, a).Calls
 			}
 			for _, c := range page.Items {
 				seen = append(seen, c.Call)
@@ -94,7 +95,7 @@ func TestUnknownQueueTellsWhatADecisionNeeds(t *testing.T) {
 	b.lose(key("send_email"))
 	b.succeed(key("create_ticket"))
 
-	queue := decode[List[*Call]](t, b.get("/api/v1/unknown"))
+	queue := decode[view.List[*view.Call]](t, b.get("/api/v1/unknown"))
 	if len(queue.Items) != 2 || queue.Items[0].Call != "refund" || queue.Items[1].Call != "send_email" {
 		t.Fatalf("queue %+v", queue)
 	}
@@ -115,7 +116,7 @@ func TestRecordShowsNoCredentialAndNoBody(t *testing.T) {
 	b := newBench(t, nil)
 	b.succeed(key("a"))
 	a := b.get(CallPath(key("a")))
-	c := decode[Call](t, a)
+	c := decode[view.Call](t, a)
 	if c.Receipt == nil || c.Receipt.Status != 201 || c.Receipt.Source != "answer" || c.Receipt.BodyBytes != 11 || len(c.Receipt.BodySHA256) != 64 {
 		t.Errorf("receipt %+v", c.Receipt)
 	}
@@ -133,7 +134,7 @@ func TestRecordShowsNoCredentialAndNoBody(t *testing.T) {
 	wantProblem(t, b.get(CallPath(key("never"))), NotFound, "")
 	dots := keystore.Key{Namespace: "default", Run: "..", Turn: ".", Call: "a/b?c#d%2F"}
 	b.begin(dots)
-	if c := decode[Call](t, b.get(CallPath(dots))); c.Call != dots.Call || c.State != "pending" {
+	if c := decode[view.Call](t, b.get(CallPath(dots))); c.Call != dots.Call || c.State != "pending" {
 		t.Errorf("a call named of dots and slashes: %+v", c)
 	}
 }
@@ -167,7 +168,7 @@ func TestLinkOfARefusalLeadsToTheCall(t *testing.T) {
 	k := keystore.Key{Namespace: "team b", Run: "odd/run: 100%", Turn: "3", Call: "a&b"}
 	b.lose(k)
 	a := b.get("/?" + url.Values{"namespace": {k.Namespace}, "call": {k.String()}}.Encode())
-	if c := decode[Call](t, a); a.status != 200 || c.Call != k.Call || c.Namespace != k.Namespace || c.State != "unknown" {
+	if c := decode[view.Call](t, a); a.status != 200 || c.Call != k.Call || c.Namespace != k.Namespace || c.State != "unknown" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	wantProblem(t, b.get("/?call=r:t"), InvalidKey, "run:turn:call")
