@@ -30,6 +30,7 @@ type exchange struct {
 	// length, -1 where it is chunked.
 	body      io.Reader
 	bodyBytes int64
+	began     time.Time
 	// close says that the connection ends with the answer.
 	close bool
 	// http10 says that the client cannot read chunks.
@@ -75,7 +76,7 @@ func (s *Server) misread(rc *fasthttp.RequestCtx, err error) {
 	if !c.heard {
 		return // closed or timed out between requests
 	}
-	x := &exchange{Server: s, conn: c, close: true}
+	x := &exchange{Server: s, conn: c, began: time.Now(), close: true}
 	c.linger = true
 	var tooLong *fasthttp.ErrSmallBuffer
 	switch {
@@ -192,4 +193,13 @@ func (x *exchange) key() keystore.Key {
 func sentence(err error) string {
 	text := err.Error()
 	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
+// aside tells of an answer that the journal has no part in.
+func (x *exchange) aside(outcome journal.Outcome, problem journal.Problem) {
+	a := Aside{Outcome: outcome, Problem: problem, Took: time.Since(x.began)}
+	if x.route.upstream != nil {
+		a.Upstream = x.route.upstream.name
+	}
+	x.observe(a)
 }

@@ -21,7 +21,9 @@ func (x *exchange) pass(ctx context.Context, r *classify.Request) {
 		return
 	}
 	defer resp.Body.Close()
-	x.relay(resp)
+	if x.relay(resp) {
+		x.aside(journal.Passthrough, "")
+	}
 }
 
 func unanswered(resp *classify.Response) *journal.Refusal {
@@ -38,8 +40,9 @@ func unanswered(resp *classify.Response) *journal.Refusal {
 }
 
 // relay passes an answer on. A short one of known length is read first, so that
-// one write carries it and a cut one never begins.
-func (x *exchange) relay(resp *classify.Response) {
+// one write carries it and a cut one never begins; false means that it was
+// refused.
+func (x *exchange) relay(resp *classify.Response) bool {
 	a := answer{status: resp.Status, header: resp.Header, length: resp.Length, own: classify.Header{{Name: "Counterfoil-Outcome", Value: string(journal.Passthrough)}}}
 	buffer := x.scratch.Get().(*[]byte)
 	defer x.scratch.Put(buffer)
@@ -48,10 +51,10 @@ func (x *exchange) relay(resp *classify.Response) {
 		if _, err := io.ReadFull(resp.Body, body); err != nil {
 			resp.Reason = "the answer broke off"
 			x.refuse(unanswered(&classify.Response{Evidence: classify.Lost, Reason: resp.Reason}))
-			return
+			return false
 		}
 		x.whole(&a, body)
-		return
+		return true
 	}
 	out := x.begin(&a)
 	for out.err == nil {
@@ -61,11 +64,12 @@ func (x *exchange) relay(resp *classify.Response) {
 		}
 		if err == io.EOF {
 			out.end()
-			return
+			return true
 		}
 		if err != nil {
 			break
 		}
 	}
 	out.cut()
+	return true
 }

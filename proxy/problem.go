@@ -213,6 +213,7 @@ func (x *exchange) refuse(r *journal.Refusal) {
 	}
 	reply := &journal.Reply{Outcome: journal.Refused, Refusal: r, SentKey: sentKey}
 	x.refuseReply(reply)
+	x.aside(journal.Refused, r.Problem)
 }
 
 // refuseReply answers with a problem.

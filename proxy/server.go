@@ -70,6 +70,20 @@ type Config struct {
 	Limits   Limits
 	// Logger is told, at debug, what is refused here; nil means nobody.
 	Logger *slog.Logger
+	// Observe is told of each answer that the journal has no part in; nil means
+	// nobody. It is called on the request's way, so it must be quick.
+	Observe func(Aside)
+}
+
+// An Aside is an answer that the journal has no part in: a read passed through,
+// or a refusal before any call was known.
+type Aside struct {
+	// Upstream is a configured name, empty where none was found.
+	Upstream string
+	Outcome  journal.Outcome
+	// Problem is empty where the answer was a provider's.
+	Problem journal.Problem
+	Took    time.Duration
 }
 
 // Limits bound what clients can take. Zero means the default that each field
@@ -146,6 +160,7 @@ type Server struct {
 	limits    Limits
 	large     *semaphore.Weighted
 	log       *slog.Logger
+	observe   func(Aside)
 
 	fast     fasthttp.Server
 	conns    sync.Map // of *conn
@@ -167,7 +182,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		journal: cfg.Journal, records: cfg.Records, origins: make(map[string]*origin, len(cfg.Upstreams)),
 		namespace: cfg.Namespace, run: cfg.Run, guard: newGuard(cfg.AllowedHosts),
-		adminURL: strings.TrimRight(cfg.AdminURL, "/"), log: cfg.Logger,
+		adminURL: strings.TrimRight(cfg.AdminURL, "/"), log: cfg.Logger, observe: cfg.Observe,
 	}
 	var errs []error
 	complain := func(what string, err error) {
@@ -200,6 +215,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
+	}
+	if s.observe == nil {
+		s.observe = func(Aside) {}
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

@@ -223,6 +223,9 @@ func (s *sidecar) build(store keystore.Store, upstreams []*journal.Upstream, l *
 	s.proxy, err = proxy.New(proxy.Config{
 		Journal: s.journal, Records: store, Upstreams: targets, Tokens: tokens, Namespace: s.cfg.Namespace, Run: s.cfg.Run,
 		AllowedHosts: s.cfg.AllowedHosts, AdminURL: "http://" + l.admin.Addr().String(), Logger: s.log,
+		Observe: func(a proxy.Aside) {
+			s.metrics.RequestDone(admin.Request{Upstream: a.Upstream, Outcome: a.Outcome, Problem: a.Problem, Took: a.Took})
+		},
 	})
 	if err != nil {
 		return err
