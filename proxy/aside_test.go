@@ -11,6 +11,9 @@ func TestAsidesAreTold(t *testing.T) {
 	told := make(chan Aside, 8)
 	p := provide(t, func(w net.Conn, _ *heard) { say(w, 200, "{}") })
 	st := start(t, setup{provider: p, proxy: func(c *Config) { c.Observe = func(a Aside) { told <- a } }})
+	for range 2 { // what the kit asked, to see that its listeners answer
+		<-told
+	}
 	for _, row := range []struct {
 		target string
 		want   Aside
