@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -90,11 +91,33 @@ func (s *Store) commitLoop() {
 		b := &batch{s: s, began: time.Now()}
 		b.open()
 		b.take(op)
+		s.gather()
 		b.takeWaiting()
 		b.commit()
 		b.view.release()
 	}
 }
+
+// gather lets those who were just answered come back before the batch is
+// closed. Without it the first of them takes a sync for itself, and all others
+// wait for that. It waits for nobody: it only lets run what can run, and a lone
+// caller loses nothing by it.
+func (s *Store) gather() {
+	if s.lastOps < 2 {
+		return
+	}
+	for range gatherYields {
+		before := len(s.queue)
+		runtime.Gosched()
+		if now := len(s.queue); now == before || now+1 >= s.lastOps {
+			return
+		}
+	}
+}
+
+// gatherYields bounds how often one batch lets others run: each time the
+// scheduler runs some sixty of them before it comes back.
+const gatherYields = 2 * batchOps / 60
 
 // A batch is what one transaction will hold.
 type batch struct {
@@ -193,6 +216,7 @@ func (b *batch) commit() {
 		}
 		close(op.done)
 	}
+	b.s.lastOps = len(b.ops)
 	if b.view != nil {
 		b.s.known.trim(b.view.touched)
 	}

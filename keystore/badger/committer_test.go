@@ -314,3 +314,57 @@ func TestTimeOnRecordNeverGoesBack(t *testing.T) {
 
 // breakSync makes the engine's next sync fail, as a disk that is gone would.
 func (e *engine) breakSync() { e.wal.file.Close() }
+
+func TestAReceiptThatTheEventHasNoUseForIsNotKept(t *testing.T) {
+	s := openTest(t, Config{})
+	k := key("r", "c")
+	begin(t, s, k, "", keystore.Send)
+	e := applied(1)
+	e.Kind = keystore.SawAmbiguous
+	if rec := apply(t, s, k, e, strings.Repeat("x", InlineBytesMax+1)); rec.Receipt != nil || rec.State != keystore.InDoubt {
+		t.Errorf("got %+v", rec)
+	}
+	if got := keysUnder(t, s, bodyPrefix); got != 0 {
+		t.Errorf("%d pieces of a body that nothing names", got)
+	}
+}
+
+func TestListsPassOverWhatCannotBeRead(t *testing.T) {
+	s := openTest(t, Config{})
+	for _, call := range []string{"a", "b", "c"} {
+		begin(t, s, key("r", call), "", keystore.Send)
+	}
+	garble(t, s, key("r", "b"))
+	for name, list := range map[string]func() (keystore.List[*keystore.Record], error){
+		"calls": func() (keystore.List[*keystore.Record], error) {
+			return s.Calls(t.Context(), "default", "r", keystore.Page{})
+		},
+		"pending": func() (keystore.List[*keystore.Record], error) {
+			return s.Unsettled(t.Context(), keystore.Pending, keystore.Page{})
+		},
+	} {
+		got, err := list()
+		if err != nil || len(got.Items) != 2 || got.Items[0].Key.Call != "a" || got.Items[1].Key.Call != "c" {
+			t.Errorf("%s: %v, %v", name, got.Items, err)
+		}
+	}
+}
+
+func TestACorruptPendingCallDoesNotKeepTheStoreShut(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, Config{Dir: dir})
+	for _, call := range []string{"a", "b"} {
+		begin(t, s, key("r", call), "", keystore.Send)
+	}
+	garble(t, s, key("r", "a"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openTest(t, Config{Dir: dir})
+	if got := s.Facts().Doubtful; got != 1 {
+		t.Errorf("doubtful: %d, want 1", got)
+	}
+	if _, err := s.Begin(t.Context(), request(s, key("r", "a")), nil); !errors.Is(err, keystore.ErrCorrupt) {
+		t.Errorf("the call that cannot be read: %v", err)
+	}
+}

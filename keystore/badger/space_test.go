@@ -139,3 +139,10 @@ func smallDisk(t *testing.T, size int64) (dir string, space func(string) (int64,
 	t.Logf("mounting is not permitted here (%v): the space is counted instead", err)
 	return dir, func(string) (int64, int64, error) { return size - blocksUnder(dir), size, nil }
 }
+
+func TestAFullDiskIsNamedAtTheStart(t *testing.T) {
+	_, err := Open(t.Context(), Config{Dir: t.TempDir(), Space: func(string) (int64, int64, error) { return 1 << 20, 1 << 30, nil }})
+	if !errors.Is(err, keystore.ErrFull) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -45,6 +45,7 @@ type Store struct {
 	marks        marks
 	batchBytes   int
 	batchChanges int
+	lastOps      int // how many operations the batch before had
 	reopenedAt   time.Time
 	measuredAt   time.Time
 	background   int64
