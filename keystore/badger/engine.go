@@ -15,7 +15,6 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
-	"github.com/dgraph-io/ristretto/v2/z"
 
 	"counterfoil/keystore"
 )
@@ -66,12 +65,7 @@ func openEngine(ctx context.Context, c Config) (*engine, error) {
 	return e, nil
 }
 
-const (
-	lockPoll = 50 * time.Millisecond
-	// emptyLogsMax is how many logs without a byte a folder may have. One kill
-	// leaves one or two.
-	emptyLogsMax = 16
-)
+const lockPoll = 50 * time.Millisecond
 
 func openLocked(ctx context.Context, c Config) (*badger.DB, error) {
 	if err := checkDir(c.Dir); err != nil {
@@ -82,17 +76,13 @@ func openLocked(ctx context.Context, c Config) (*badger.DB, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.LockWait)
 	defer cancel()
-	for mended := 0; ; {
+	for {
+		if err := dropEmptyLogs(c.Dir); err != nil {
+			return nil, err
+		}
 		db, err := badger.OpenManaged(badgerOptions(c))
 		if err == nil {
 			return db, nil
-		}
-		if strings.Contains(err.Error(), z.NewFile.Error()) && mended < emptyLogsMax {
-			// A process that was killed while Badger made a log, or deleted one,
-			// which it first empties, left it without a byte. Badger refuses
-			// it, but has just given it its size and head.
-			mended++
-			continue
 		}
 		err = explainOpen(c.Dir, err)
 		if !errors.Is(err, keystore.ErrLocked) {
