@@ -1,8 +1,10 @@
 package keystore
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/fxamacker/cbor/v2"
 )
@@ -19,14 +21,17 @@ const Format = 1
 // A Codec turns what is on record into bytes and back. It is safe for
 // concurrent use.
 type Codec struct {
-	enc cbor.EncMode
+	enc cbor.UserBufferEncMode
 	dec cbor.DecMode
+	// scratch holds buffers of *bytes.Buffer, so that a value is copied once,
+	// into the slice that its caller gets.
+	scratch sync.Pool
 }
 
 // NewCodec returns the codec of the current format.
 func NewCodec() (*Codec, error) {
 	encoding := cbor.CoreDetEncOptions()
-	enc, err := encoding.EncMode()
+	enc, err := encoding.UserBufferEncMode()
 	if err != nil {
 		return nil, fmt.Errorf("setting up the encoder: %w", err)
 	}
@@ -44,17 +49,20 @@ func NewCodec() (*Codec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("setting up the decoder: %w", err)
 	}
-	return &Codec{enc: enc, dec: dec}, nil
+	return &Codec{enc: enc, dec: dec, scratch: sync.Pool{New: func() any { return new(bytes.Buffer) }}}, nil
 }
 
 // Encode returns the stored form of v: a *Record, a *Run, or another struct of
 // a store's own with integer keys.
 func (c *Codec) Encode(v any) ([]byte, error) {
-	b, err := c.enc.Marshal(v)
-	if err != nil {
+	b := c.scratch.Get().(*bytes.Buffer)
+	defer c.scratch.Put(b)
+	b.Reset()
+	b.WriteByte(Format)
+	if err := c.enc.MarshalToBuffer(v, b); err != nil {
 		return nil, fmt.Errorf("encoding %T: %w", v, err)
 	}
-	return append([]byte{Format}, b...), nil
+	return bytes.Clone(b.Bytes()), nil
 }
 
 // Decode reads what Encode wrote into v. The error wraps ErrCorrupt or

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"hash"
 	"io"
 
@@ -89,14 +90,13 @@ func (w *work) take(ctx context.Context, r *keystore.Record, resp *classify.Resp
 		a.streamed = true
 		w.stream.Head(&Reply{Outcome: outcome, Record: r, SentKey: w.sentKey(r), Status: a.status, Header: a.header, Length: resp.Length})
 	}
-	if resp.Length > 0 && resp.Length <= WholeMax {
-		k.small = make([]byte, 0, resp.Length)
+	switch {
+	case r.Intent.Method == "HEAD" || a.status == 204 || a.status == 304:
+		return k.whole(resp.Body, 0) // the length speaks of a body that does not come
+	case resp.Length >= 0 && resp.Length <= WholeMax:
+		return k.whole(resp.Body, resp.Length)
 	}
-	size := int64(pieceBytes)
-	if resp.Length >= 0 {
-		size = min(size, max(512, resp.Length+1))
-	}
-	piece := make([]byte, size)
+	piece := make([]byte, pieceBytes)
 	gone := !a.streamed
 	for {
 		n, err := resp.Body.Read(piece)
@@ -127,6 +127,28 @@ type keeper struct {
 	bytes   int64
 	digest  hash.Hash
 	missing bool
+}
+
+// whole reads a body of a known length that is kept in memory, to its clean
+// end.
+func (k *keeper) whole(body io.Reader, length int64) error {
+	k.small = make([]byte, length)
+	if _, err := io.ReadFull(body, k.small); err != nil {
+		return err
+	}
+	crashpoint.Reach(crashpoint.AnswerPiece)
+	var beyond [1]byte
+	for {
+		n, err := body.Read(beyond[:])
+		switch {
+		case n > 0:
+			return errors.New("it is longer than its length")
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
 }
 
 func (k *keeper) add(ctx context.Context, piece []byte) {

@@ -859,6 +859,27 @@ type counter struct{ n int }
 func (*counter) Head(*Reply)            {}
 func (c *counter) Write(p []byte) error { c.n += len(p); return nil }
 
+func TestC70_ABodylessAnswerMayDeclareALength(t *testing.T) {
+	b := newBench(t, newProvider(func(*provider, *classify.Request) *classify.Response {
+		return &classify.Response{Evidence: classify.Answered, Status: 200, Length: 9757, Body: io.NopCloser(strings.NewReader(""))}
+	}), "")
+	c := call("c")
+	c.Request.Method, c.Request.Body = "HEAD", nil
+	wantReply(t, b.do(c), Executed, 200, "")
+	wantReply(t, b.do(c), Replayed, 200, "")
+}
+
+func TestAnAnswerShorterOrLongerThanItsLengthIsLost(t *testing.T) {
+	for _, body := range []string{"12", "12345"} {
+		b := newBench(t, newProvider(func(p *provider, r *classify.Request) *classify.Response {
+			p.commit(r)
+			return &classify.Response{Evidence: classify.Answered, Status: 200, Length: 4, Body: io.NopCloser(strings.NewReader(body))}
+		}), "")
+		wantProblem(t, b.do(call("c")), UnknownOutcome)
+		b.want(1, 1)
+	}
+}
+
 func TestDrainRefusesNewCallsAndKeepsReceipts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, newProvider(func(p *provider, r *classify.Request) *classify.Response {
