@@ -245,6 +245,7 @@ func (b *batch) write() error {
 func (s *Store) fail(err error) {
 	s.config.Logger.Error("a commit failed; the store is opened again", "error", err)
 	s.known.forget()
+	s.shown.forget()
 	s.access.Lock()
 	e := s.engine
 	s.engine, s.failure = nil, err

@@ -40,6 +40,9 @@ type Store struct {
 	engine  *engine
 	failure error
 
+	// shown are the runs that changed last, as they are durable.
+	shown shown
+
 	// The rest is the committer's own.
 	known        *known
 	marks        marks
@@ -125,7 +128,7 @@ func begins(k keystore.Key, err error) error {
 // whether nothing has to be written for it.
 func (s *Store) answer(q *keystore.Request) (adm keystore.Admission, answered bool, err error) {
 	err = s.read(func(r reader) error {
-		in, c, err := r.find(q.Key)
+		in, c, err := s.find(r, q.Key)
 		if err != nil || c == nil || s.ownerDied(c.record) {
 			return err
 		}
@@ -137,6 +140,16 @@ func (s *Store) answer(q *keystore.Request) (adm keystore.Admission, answered bo
 		return nil
 	})
 	return adm, answered, err
+}
+
+// find returns a run and one of its calls; either is nil if it is not there.
+func (s *Store) find(r reader, k keystore.Key) (*run, *call, error) {
+	known, ok := s.shown.of(runName{k.Namespace, k.Run})
+	if !ok {
+		return r.find(k)
+	}
+	c, err := r.call(known.run, known.number, k)
+	return known.run, c, err
 }
 
 // ownerDied reports whether the attempt under way belongs to an earlier epoch.
@@ -304,7 +317,7 @@ func (st *step) placeFor(e *keystore.Event, was, next *keystore.Record, in incom
 // Call implements [keystore.Store].
 func (s *Store) Call(_ context.Context, k keystore.Key) (rec *keystore.Record, err error) {
 	err = s.read(func(r reader) error {
-		_, c, err := r.find(k)
+		_, c, err := s.find(r, k)
 		if err != nil {
 			return err
 		}

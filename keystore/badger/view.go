@@ -72,8 +72,10 @@ type view struct {
 	counts  [len(indexes)]int
 	claimed []*stage
 	touched []callID
-	freed   int64
-	marks   marks
+	// gone are the runs that the batch forgets.
+	gone  []runName
+	freed int64
+	marks marks
 	// marked says that marks have to be written.
 	marked bool
 }
@@ -302,6 +304,7 @@ func (v *view) keepRun(st *step) {
 	}
 	if st.forgotten {
 		v.names[name] = goneNumber
+		v.gone = append(v.gone, name)
 		delete(v.runs, st.runNumber)
 		delete(v.dirty, st.runNumber)
 	}
@@ -339,6 +342,7 @@ func (v *view) finish(changes []change) ([]change, error) {
 // settle passes on what is now durable.
 func (v *view) settle() {
 	v.s.marks = v.marks
+	v.s.shown.put(v.dirty, v.gone)
 	v.s.removed.Add(v.freed)
 	v.s.changedAt.Store(time.Now().UnixNano())
 	for i, n := range v.counts {
