@@ -221,47 +221,6 @@ func TestManySmallOperationsStayWithinTheCount(t *testing.T) {
 	}
 }
 
-func TestFailedCommitFailsTheBatchAndTheStoreComesBack(t *testing.T) {
-	failures := make(chan error, 1)
-	s := openTest(t, Config{Observe: Observer{CommitFailed: func(err error) { failures <- err }}})
-	kept, lost := key("r", "kept"), key("r", "lost")
-	begin(t, s, kept, "intent", keystore.Send)
-	release := hold(t, s)
-	broken, err := s.submit(context.Background(), func(v *view) (*step, error) {
-		s.engine.breakSync()
-		return nil, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	together(t, s, release, []outcome{{name: "lost", want: keystore.ErrUnavailable}}, func(string) error {
-		_, err := s.Begin(context.Background(), request(s, lost), nil)
-		return err
-	})
-	<-broken.done
-	if err := <-failures; err == nil {
-		t.Error("the observer heard of no failure")
-	}
-	until(t, func() bool {
-		_, err := s.Apply(context.Background(), kept, applied(1), []byte("receipt"))
-		return err == nil
-	})
-	rec := begin(t, s, kept, "", keystore.Replay)
-	if got := readBody(t, s, rec.Receipt.Body); got != "receipt" {
-		t.Errorf("receipt %q", got)
-	}
-	// Whether the failed operation is on record is not known, but store and
-	// totals must agree on it.
-	sum, err := s.Run(context.Background(), "default", "r")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = s.Call(context.Background(), lost)
-	if found := err == nil; found != (sum.Total() == 2) {
-		t.Errorf("the lost call: %v, and %d calls", err, sum.Total())
-	}
-}
-
 func TestWaitingIsBoundedByTheContext(t *testing.T) {
 	s := openTest(t, Config{})
 	release := hold(t, s)
@@ -311,9 +270,6 @@ func TestTimeOnRecordNeverGoesBack(t *testing.T) {
 		t.Errorf("from %d to %d", first.UpdatedAt, rec.UpdatedAt)
 	}
 }
-
-// breakSync makes the engine's next sync fail, as a disk that is gone would.
-func (e *engine) breakSync() { e.wal.file.Close() }
 
 func TestAReceiptThatTheEventHasNoUseForIsNotKept(t *testing.T) {
 	s := openTest(t, Config{})
