@@ -23,7 +23,7 @@ const (
 	// Inconclusive: the answer proves nothing either way.
 	Inconclusive Discovery = iota + 1
 	// Absent: the provider does not show the effect. What that is worth is in
-	// [Operation.AbsenceAfter] and [Consistency].
+	// [Operation.Quiesce] and [Consistency].
 	Absent
 	// Found: the effect exists.
 	Found

@@ -34,9 +34,11 @@ func (s Strategy) String() string {
 }
 
 const (
-	// DefaultQuiesce is how long an attempt that was cut off may still run at
-	// a provider of which nothing better is known.
+	// DefaultQuiesce is how long at least an attempt that was cut off may still
+	// run at a provider of which nothing better is known.
 	DefaultQuiesce = 30 * time.Second
+	// QuiesceUnsaid stands where an operation does not say.
+	QuiesceUnsaid time.Duration = -1
 
 	waitMax      = 24 * time.Hour
 	retentionMax = 10 * 365 * 24 * time.Hour
@@ -62,7 +64,7 @@ type Operation struct {
 	// sending. It is above 0 for class keyed, and 0 otherwise.
 	Retention time.Duration
 	// Quiesce is how long after the end of an attempt its bytes may still take
-	// effect.
+	// effect; QuiesceUnsaid if the adapter does not say.
 	Quiesce time.Duration
 	// Lookup is nil where the provider cannot be asked.
 	Lookup *Lookup
@@ -85,18 +87,6 @@ func (o *Operation) Strategies(r *classify.Request, class classify.Class) []Stra
 	return o.Recover
 }
 
-// AbsenceAfter returns how long after the end of the last attempt a lookup that
-// finds nothing may count as a miss: the time in which the attempt may still
-// take effect, and then the time in which the lookup may not show it. It
-// returns false if a miss never proves anything. How many misses are needed,
-// and how far apart, is in Lookup.Consistency.
-func (o *Operation) AbsenceAfter() (time.Duration, bool) {
-	if o.Lookup == nil || o.Lookup.Consistency.Kind == Unproven {
-		return 0, false
-	}
-	return o.Quiesce + o.Lookup.Consistency.Lag, true
-}
-
 func (l *loader) operations(p place) []Operation {
 	items := l.list(p)
 	ops := make([]Operation, len(items))
@@ -113,7 +103,7 @@ func (l *loader) operations(p place) []Operation {
 }
 
 func (l *loader) operation(p place, f map[string]place) Operation {
-	op := Operation{At: l.at(p), Quiesce: l.duration(f["quiesce"], DefaultQuiesce, 0, waitMax)}
+	op := Operation{At: l.at(p), Quiesce: l.duration(f["quiesce"], QuiesceUnsaid, 0, waitMax)}
 	op.Name = l.operationName(f["name"])
 	l.when(&op, f["when"])
 	op.Class = l.class(f["class"])

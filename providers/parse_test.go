@@ -96,7 +96,7 @@ func TestParseReadsEveryField(t *testing.T) {
 	if want := (KeyPlacement{Where: InJSON, Name: "/meta/key"}); mail.Key != want {
 		t.Errorf("key: got %v, want %v", mail.Key, want)
 	}
-	if mail.Retention != 90*time.Minute || mail.Quiesce != DefaultQuiesce {
+	if mail.Retention != 90*time.Minute || mail.Quiesce != QuiesceUnsaid {
 		t.Errorf("retention %v, quiesce %v", mail.Retention, mail.Quiesce)
 	}
 	want := Consistency{Kind: Lagging, Lag: time.Minute, MissesNeeded: 2, Spacing: 30 * time.Second}
@@ -105,9 +105,6 @@ func TestParseReadsEveryField(t *testing.T) {
 	}
 	if !strings.HasPrefix(mail.Lookup.String(), "GET /mail?ref={body.ref}") || mail.Lookup.At.Line != 23 {
 		t.Errorf("lookup: got %s at %v", mail.Lookup, mail.Lookup.At)
-	}
-	if after, ok := mail.AbsenceAfter(); !ok || after != 90*time.Second {
-		t.Errorf("absence after %v, %v", after, ok)
 	}
 }
 
@@ -131,9 +128,6 @@ func TestWhatIsNotGivenHasADefault(t *testing.T) {
 	bare := mustParse(t, `[{name: a, class: effect, lookup: {request: "GET /x/{key}", found: "true"}}]`).Operations[0]
 	if want := (Consistency{Kind: Unproven, MissesNeeded: 1}); bare.Lookup.Consistency != want {
 		t.Errorf("consistency: got %+v, want %+v", bare.Lookup.Consistency, want)
-	}
-	if _, ok := bare.AbsenceAfter(); ok {
-		t.Error("absence is believed although nothing is known of the lookup")
 	}
 }
 

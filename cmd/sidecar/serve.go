@@ -177,7 +177,7 @@ func (s *sidecar) upstream(u *config.Upstream) (*journal.Upstream, error) {
 	made := &journal.Upstream{
 		Name: u.Name, Origin: strings.TrimSuffix(u.URL, "/"), Sender: sender, Finder: finder, Adapter: adapter,
 		Rules: u.Compiled.Rules, Outcomes: u.Compiled.Outcomes, Secrets: u.Compiled.Secrets, Ignore: u.Compiled.Ignore,
-		Bind: bindings[u.Bind], PauseOnUnknown: u.PauseOnUnknown == config.PauseRun, RecordReads: u.RecordReads,
+		FirstByte: u.Timeouts.FirstByte, Bind: bindings[u.Bind], PauseOnUnknown: u.PauseOnUnknown == config.PauseRun, RecordReads: u.RecordReads,
 	}
 	if u.Auth.Header != "" {
 		made.Auth = classify.Field{Name: u.Auth.Header, Value: string(u.Auth.Value)}

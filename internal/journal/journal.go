@@ -55,6 +55,9 @@ type Upstream struct {
 	Auth classify.Field
 	// Bind says what a replay is bound to.
 	Bind Binding
+	// FirstByte is how long an attempt waits for the head of its answer: as long
+	// may the provider be at work.
+	FirstByte time.Duration
 	// PauseOnUnknown says that an unknown call pauses the effects of its run.
 	PauseOnUnknown bool
 	// RecordReads journals reads too.

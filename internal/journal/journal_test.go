@@ -440,6 +440,22 @@ func TestAbsenceIsBelievedOnlyAfterQuiesce(t *testing.T) {
 	})
 }
 
+func TestAProviderIsTakenToBeAsSlowAsItsTimeOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProvider(loses(false), commits(201, "{}"))
+		p.lookup = answers(404, "")
+		b := newBench(t, p, lookupOperation)
+		b.upstream.FirstByte = 2 * time.Minute
+		c := call("c")
+		c.Wait = time.Minute
+		wantProblem(t, b.do(c), InProgress)
+		b.want(1, 0)
+		time.Sleep(time.Minute)
+		wantReply(t, b.do(c), Executed, 201, "{}")
+		b.want(2, 1)
+	})
+}
+
 func TestAbsenceThatNeedsLongerThanTheRequestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProvider(loses(true))

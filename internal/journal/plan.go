@@ -74,7 +74,7 @@ func (j *Journal) prepare(c *Call, s Stream) (*work, *Refusal) {
 			Epoch:       j.epoch,
 		},
 		Means:          means(&c.Request, class, w.op),
-		Lookup:         absence(w.op),
+		Lookup:         w.upstream.absence(w.op),
 		PauseOnUnknown: u.PauseOnUnknown && c.Key.Run != keystore.NoPart,
 	}
 	return w, nil
@@ -162,14 +162,19 @@ func means(r *classify.Request, class classify.Class, op *providers.Operation) [
 	return list
 }
 
-// absence says what a lookup that finds nothing is worth.
-func absence(op *providers.Operation) keystore.Absence {
+// absence says what a lookup that finds nothing is worth. Where the operation
+// does not say how long a request that was cut off may still be at work, we
+// believe the provider as slow as we would have waited for it.
+func (u *Upstream) absence(op *providers.Operation) keystore.Absence {
 	if op == nil || op.Lookup == nil {
 		return keystore.Absence{}
 	}
-	c := op.Lookup.Consistency
+	c, quiesce := op.Lookup.Consistency, op.Quiesce
+	if quiesce == providers.QuiesceUnsaid {
+		quiesce = max(providers.DefaultQuiesce, u.FirstByte)
+	}
 	return keystore.Absence{
-		Quiesce: op.Quiesce, Lag: c.Lag, Spacing: c.Spacing, MissesNeeded: uint32(c.MissesNeeded),
+		Quiesce: quiesce, Lag: c.Lag, Spacing: c.Spacing, MissesNeeded: uint32(c.MissesNeeded),
 		Believable: c.Kind != providers.Unproven,
 	}
 }

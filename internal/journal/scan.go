@@ -103,7 +103,7 @@ func (j *Journal) workFor(r *keystore.Record) *work {
 			Key: r.Key, Class: r.Class, Fingerprint: r.Fingerprint, Intent: *in, Terms: r.Terms, Epoch: j.epoch,
 			Credential: j.credential(w.upstream, &w.out), Principal: r.Principal,
 		},
-		Means: means(&c.Request, r.Class, w.op), Lookup: absence(w.op), OnlyRecover: true,
+		Means: means(&c.Request, r.Class, w.op), Lookup: w.upstream.absence(w.op), OnlyRecover: true,
 	}
 	w.ask.Intent.Origin = w.upstream.Origin
 	return w
