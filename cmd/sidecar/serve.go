@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/url"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -32,6 +33,10 @@ const (
 	lockWait = 15 * time.Second
 	// sweepPause is how long retention rests when nothing is left to do.
 	sweepPause = 10 * time.Minute
+	// memoryGoal is what the garbage collector aims to stay under, unless
+	// GOMEMLIMIT says otherwise: compaction needs tens of MiB for a moment, and
+	// without a goal twice that stays.
+	memoryGoal = 320 << 20
 	// shutdownGrace is for what remains after the drain: last answers, and the
 	// store's last commit.
 	shutdownGrace = 5 * time.Second
@@ -48,6 +53,9 @@ func newServeCommand(env clientEnv) *cobra.Command {
 			}
 			if err := cfg.CheckServe(); err != nil {
 				return usageError{err}
+			}
+			if _, set := env.environ()["GOMEMLIMIT"]; !set {
+				debug.SetMemoryLimit(memoryGoal)
 			}
 			started := time.Now()
 			s := &sidecar{cfg: cfg, log: newLogger(cfg, env.stderr), now: func() time.Time { return started.Add(time.Since(started)) }}

@@ -120,7 +120,7 @@ func garble(t *testing.T, s *Store, k keystore.Key) {
 			return nil, err
 		}
 		st.run = nil
-		st.set(callKey(st.runNumber, c.seq), []byte("\x01garbage"))
+		st.set(recordKey(c.seq), []byte("\x01garbage"))
 		delete(v.calls, callID{st.runNumber, hashCall(k.Turn, k.Call)})
 		return st, nil
 	})
@@ -280,7 +280,7 @@ func TestAReceiptThatTheEventHasNoUseForIsNotKept(t *testing.T) {
 	if rec := apply(t, s, k, e, strings.Repeat("x", InlineBytesMax+1)); rec.Receipt != nil || rec.State != keystore.InDoubt {
 		t.Errorf("got %+v", rec)
 	}
-	if got := keysUnder(t, s, bodyPrefix); got != 0 {
+	if got := piecesKept(t, s); got != 0 {
 		t.Errorf("%d pieces of a body that nothing names", got)
 	}
 }

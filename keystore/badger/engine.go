@@ -39,8 +39,8 @@ func badgerOptions(c Config) badger.Options {
 	o.SyncWrites = c.tuning.badgerSyncs || !syncsWAL
 	o.MemTableSize = c.tuning.memTableBytes
 	o.NumMemtables = 2
-	o.NumLevelZeroTables = 4
-	o.NumLevelZeroTablesStall = 8
+	o.NumLevelZeroTables = 8
+	o.NumLevelZeroTablesStall = 16
 	o.NumCompactors = 2
 	o.Compression = options.None
 	o.BlockCacheSize = 32 << 20
@@ -48,6 +48,7 @@ func badgerOptions(c Config) badger.Options {
 	o.ValueThreshold = min(1<<20, c.tuning.memTableBytes*15/100) // above every value: nothing goes to the value log
 	o.ValueLogFileSize = 16 << 20                                // which is mapped at twice its size
 	o.ChecksumVerificationMode = options.OnBlockRead
+	o.BaseTableSize = 16 << 20 // larger tables are fewer to map and sync
 	o.LmaxCompaction = true
 	return o
 }

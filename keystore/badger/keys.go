@@ -16,22 +16,25 @@ import (
 //	l len2 namespace place8        the runs of a namespace, in order of creation
 //	r run8                         a run and its totals
 //	i run8 hash16                  a call's sequence number, by turn and call
-//	c run8 seq8                    a call's record
+//	b seq8                         a call's record
 //	b body8 piece4                 a piece of a body
+//	c run8 seq8                    the calls of a run, in order
 //	s body8                        a staged body that no operation has named
 //	p|d|u|h instant8 seq8          calls pending, in doubt, unknown, held: their run
 //
 // Run, sequence and body numbers come from one counter that only grows: what
-// is written now lies beside what was written just before, and that is what
-// keeps compaction cheap.
+// is written now lies beside what was written just before. Records and bodies,
+// which are nearly all of the bytes, share the first of the growing prefixes: a
+// new table begins with the newest of them, so that the older ones lie before
+// it and are not written again when it is merged into the level below.
 const (
 	metaPrefix   = 'm'
 	namePrefix   = 'n'
 	listPrefix   = 'l'
 	runPrefix    = 'r'
 	indexPrefix  = 'i'
+	dataPrefix   = 'b'
 	callPrefix   = 'c'
-	bodyPrefix   = 'b'
 	stagedPrefix = 's'
 
 	pendingPrefix = 'p'
@@ -93,8 +96,10 @@ func callKey(run, seq number) []byte {
 
 func callScope(run number) []byte { return numbered(callPrefix, run) }
 
+func recordKey(seq number) []byte { return numbered(dataPrefix, seq) }
+
 func pieceKey(body number, piece uint32) []byte {
-	return binary.BigEndian.AppendUint32(numbered(bodyPrefix, body), piece)
+	return binary.BigEndian.AppendUint32(numbered(dataPrefix, body), piece)
 }
 
 func stagedKey(body number) []byte { return numbered(stagedPrefix, body) }

@@ -160,12 +160,8 @@ func (s *Store) Calls(_ context.Context, namespace, name string, p keystore.Page
 		if err != nil {
 			return err
 		}
-		list, err = page(r, s.config.Logger, l, values, callKey(n, in.ExpiredThrough+1), func(item *badger.Item) (**keystore.Record, error) {
-			value, err := item.ValueCopy(nil)
-			if err != nil {
-				return nil, readError(err)
-			}
-			rec, err := r.decodeRecord(in, lastNumber(item.Key()), value)
+		list, err = page(r, s.config.Logger, l, keysOnly, callKey(n, in.ExpiredThrough+1), func(item *badger.Item) (**keystore.Record, error) {
+			rec, err := r.record(in, lastNumber(item.Key()))
 			return &rec, err
 		})
 		return err
@@ -211,7 +207,7 @@ func (s *Store) Unsettled(_ context.Context, state keystore.State, p keystore.Pa
 			if err != nil {
 				return nil, err
 			}
-			rec, err := r.record(in, n, lastNumber(item.Key()))
+			rec, err := r.record(in, lastNumber(item.Key()))
 			return &rec, err
 		})
 		return err

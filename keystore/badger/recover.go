@@ -75,7 +75,7 @@ func (v *view) bury(p place) (*step, error) {
 		return nil, err
 	}
 	st.run, st.runNumber = in, p.run
-	rec, err := v.record(in, p.run, p.seq)
+	rec, err := v.record(in, p.seq)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (s *Store) stagedPieces() (keys [][]byte, more bool, err error) {
 		return r.scan([]byte{stagedPrefix}, []byte{stagedPrefix}, keysOnly, func(item *badger.Item) (bool, error) {
 			marker := item.KeyCopy(nil)
 			more = true
-			err := r.scan(numbered(bodyPrefix, lastNumber(marker)), nil, keysOnly, func(item *badger.Item) (bool, error) {
+			err := r.scan(numbered(dataPrefix, lastNumber(marker)), nil, keysOnly, func(item *badger.Item) (bool, error) {
 				keys = append(keys, item.KeyCopy(nil))
 				return len(keys) < recoverOps, nil
 			})

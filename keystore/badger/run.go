@@ -131,7 +131,7 @@ func (r reader) call(in *run, n number, k keystore.Key) (*call, error) {
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", k, err)
 	}
-	rec, err := r.record(in, n, seq)
+	rec, err := r.record(in, seq)
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", k, err)
 	}
@@ -142,8 +142,8 @@ func (r reader) call(in *run, n number, k keystore.Key) (*call, error) {
 }
 
 // record returns the record at a place that an index names.
-func (r reader) record(in *run, n, seq number) (*keystore.Record, error) {
-	value, err := r.get(callKey(n, seq))
+func (r reader) record(in *run, seq number) (*keystore.Record, error) {
+	value, err := r.get(recordKey(seq))
 	if err != nil {
 		return nil, err
 	}

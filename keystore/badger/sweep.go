@@ -189,7 +189,7 @@ func (st *step) rewrite(in *run) error {
 	from := callKey(n, in.SweptThrough+1)
 	in.SweptThrough = in.ExpiredThrough
 	calls := 0
-	return v.scan(callScope(n), from, values, func(item *badger.Item) (bool, error) {
+	return v.scan(callScope(n), from, keysOnly, func(item *badger.Item) (bool, error) {
 		seq := lastNumber(item.Key())
 		if seq > in.ExpiredThrough {
 			return false, nil
@@ -199,14 +199,14 @@ func (st *step) rewrite(in *run) error {
 			return false, nil
 		}
 		calls++
-		return true, st.rewriteCall(in, seq, item)
+		return true, st.rewriteCall(in, seq)
 	})
 }
 
-func (st *step) rewriteCall(in *run, seq number, item *badger.Item) error {
-	value, err := item.ValueCopy(nil)
+func (st *step) rewriteCall(in *run, seq number) error {
+	value, err := st.v.get(recordKey(seq))
 	if err != nil {
-		return readError(err)
+		return err
 	}
 	st.freed += int64(len(value))
 	rec := new(keystore.Record)
@@ -233,7 +233,7 @@ func (st *step) rewriteCall(in *run, seq number, item *badger.Item) error {
 func (st *step) forget(in *run) error {
 	v, n, calls := st.v, st.runNumber, 0
 	done := true
-	err := v.scan(callScope(n), callScope(n), values, func(item *badger.Item) (bool, error) {
+	err := v.scan(callScope(n), callScope(n), keysOnly, func(item *badger.Item) (bool, error) {
 		if calls == sweepCalls {
 			done = false
 			return false, nil
@@ -254,11 +254,13 @@ func (st *step) forget(in *run) error {
 }
 
 func (st *step) forgetCall(item *badger.Item) error {
-	st.remove(item.KeyCopy(nil))
-	value, err := item.ValueCopy(nil)
+	record := recordKey(lastNumber(item.Key()))
+	value, err := st.v.get(record)
 	if err != nil {
-		return readError(err)
+		return err
 	}
+	st.remove(item.KeyCopy(nil))
+	st.remove(record)
 	rec := new(keystore.Record)
 	if err := st.v.codec.Decode(value, rec); err != nil {
 		return nil // its index entry leads nowhere, and goes with no run to lead to it

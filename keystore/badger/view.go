@@ -226,6 +226,7 @@ func (st *step) record(k keystore.Key, prev *call, next *keystore.Record) error 
 	if prev == nil {
 		c.seq = st.v.s.nextNumber()
 		st.set(indexKey(st.runNumber, hash), encodeNumber(c.seq))
+		st.set(callKey(st.runNumber, c.seq), nil)
 	} else {
 		c.seq = prev.seq
 		st.run.Totals = st.run.Totals.plus(prev.record.State, -1)
@@ -247,7 +248,7 @@ func (st *step) write(c *call) error {
 	if err != nil {
 		return err
 	}
-	st.set(callKey(st.runNumber, c.seq), value)
+	st.set(recordKey(c.seq), value)
 	return nil
 }
 
