@@ -171,8 +171,10 @@ func (w *work) answered(r *keystore.Record, a answer) *Reply {
 }
 
 // settle applies an event. Where the body cannot be kept, the knowledge is kept
-// without it. Where the store does not answer, it goes on trying, since what is
-// known must not be lost while the process lives.
+// without it. Where the store does not take it, it goes on trying, since what is
+// known must not be lost while the process lives. Whatever the reason, until the
+// store has taken it the attempt stays owned: an attempt that nobody owns counts
+// as never sent.
 func (w *work) settle(ctx context.Context, e keystore.Event, body []byte) (*keystore.Record, error) {
 	ctx = context.WithoutCancel(ctx)
 	r, err := w.store.Apply(ctx, w.ask.Key, e, body)
@@ -181,12 +183,18 @@ func (w *work) settle(ctx context.Context, e keystore.Event, body []byte) (*keys
 		body = nil
 		r, err = w.store.Apply(ctx, w.ask.Key, e, nil)
 	}
-	if errors.Is(err, keystore.ErrUnavailable) {
+	if !isSettled(err) {
 		w.settleLater(ctx, e, body)
 		return nil, err
 	}
 	w.flight.settled()
 	return r, err
+}
+
+// isSettled reports whether the store has put an event on record, or says that
+// the call has moved on without it.
+func isSettled(err error) bool {
+	return err == nil || errors.Is(err, keystore.ErrNoTransition) || errors.Is(err, keystore.ErrGuard) || errors.Is(err, keystore.ErrStaleAttempt)
 }
 
 // settleLater repeats an Apply until the store takes it: in the background, or
@@ -201,7 +209,7 @@ func (w *work) settleLater(ctx context.Context, e keystore.Event, body []byte) {
 			case <-w.closed:
 				return
 			}
-			if _, err := w.store.Apply(ctx, w.ask.Key, e, body); !errors.Is(err, keystore.ErrUnavailable) {
+			if _, err := w.store.Apply(ctx, w.ask.Key, e, body); isSettled(err) {
 				f.settled()
 				f.changed(nil, "")
 				return

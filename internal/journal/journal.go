@@ -275,6 +275,8 @@ func (w *work) storeTrouble(err error) *Reply {
 	w.observe.trouble("the store refused an operation", w.ask.Key, err)
 	refusal := &Refusal{Problem: JournalUnavailable, RetryAfter: time.Second, EffectPossible: w.attempted}
 	switch {
+	case w.attempted:
+		refusal.Detail = "The journal cannot put on record now what came of the call, or what to do about it. Send the same key again; nothing is sent twice."
 	case errors.Is(err, keystore.ErrFull):
 		refusal.Detail = "The journal's disk is full up to its reserve, so nothing was sent. Free disk space, then send the same key again."
 	case errors.Is(err, keystore.ErrTooLarge):

@@ -713,6 +713,41 @@ func TestAReceiptThatTheStoreRefusesIsKeptUntilItTakesIt(t *testing.T) {
 	}
 }
 
+// A faulty store fails one Apply in another way than being unavailable: a
+// block that could not be read just then.
+type faulty struct {
+	keystore.Store
+	mu   sync.Mutex
+	fail error
+}
+
+func (f *faulty) Apply(ctx context.Context, k keystore.Key, e keystore.Event, body []byte) (*keystore.Record, error) {
+	f.mu.Lock()
+	err := f.fail
+	f.fail = nil
+	f.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return f.Store.Apply(ctx, k, e, body)
+}
+
+func TestAReceiptThatCouldNotBeWrittenIsNoSignThatNothingWasSent(t *testing.T) {
+	for _, err := range []error{keystore.ErrCorrupt, keystore.ErrFull, errors.New("unheard of")} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, newProvider(commits(201, `{"id":1}`)), "")
+			b.journal.store = &faulty{Store: b.store, fail: err}
+			reply := b.do(call("c"))
+			wantProblem(t, reply, JournalUnavailable)
+			if !reply.Refusal.EffectPossible || strings.Contains(reply.Refusal.Detail, "nothing was sent.") {
+				t.Errorf("the refusal says that there is no effect: %+v", *reply.Refusal)
+			}
+			wantReply(t, b.do(call("c")), Coalesced, 201, `{"id":1}`)
+			b.want(1, 1)
+		})
+	}
+}
+
 func TestEveryStoreFaultInTurn(t *testing.T) {
 	for _, course := range []storetest.Course{storetest.Once, storetest.Deadly} {
 		for _, moment := range []storetest.Moment{storetest.BeforeDurable, storetest.AfterDurable} {

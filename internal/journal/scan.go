@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -112,7 +111,7 @@ func (j *Journal) workFor(r *keystore.Record) *work {
 // raced says what to do after an event was refused: another one may have moved
 // the call on, then the store is to be asked again.
 func (w *work) raced(err error) *Reply {
-	if errors.Is(err, keystore.ErrNoTransition) || errors.Is(err, keystore.ErrGuard) || errors.Is(err, keystore.ErrStaleAttempt) {
+	if err != nil && isSettled(err) {
 		return nil
 	}
 	return w.storeTrouble(err)
