@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -16,6 +17,10 @@ const (
 	// lingerMax bounds how long an unread request is read on after its refusal,
 	// so that the client sees the answer and not a reset connection.
 	lingerMax = time.Second
+	// acceptPauseMin and acceptPauseMax bound the rest after a connection could
+	// not be accepted.
+	acceptPauseMin = 5 * time.Millisecond
+	acceptPauseMax = time.Second
 )
 
 // A listener hands out connections that know where they came in.
@@ -25,14 +30,32 @@ type listener struct {
 	upstream string
 }
 
+// Accept waits while the process is short of what a connection takes: fasthttp
+// would give the listener up, and with it all that is in flight.
 func (l *listener) Accept() (net.Conn, error) {
 	nc, err := l.Listener.Accept()
+	for pause := acceptPauseMin; isShortage(err); pause = min(2*pause, acceptPauseMax) {
+		l.server.log.Warn("a connection has to wait: the process has no more file descriptors or memory for it", "error", err)
+		time.Sleep(pause)
+		nc, err = l.Listener.Accept()
+	}
 	if err != nil {
 		return nil, err
 	}
 	c := &conn{Conn: nc, server: l.server, upstream: l.upstream}
 	l.server.conns.Store(c, nil)
 	return c, nil
+}
+
+// isShortage reports whether accepting failed for want of something that others
+// will give back, or for what one client did.
+func isShortage(err error) bool {
+	for _, passing := range [...]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	return false
 }
 
 // A conn is a client's connection. fasthttp reads from it; what fasthttp writes

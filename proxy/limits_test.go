@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -256,5 +259,38 @@ func TestShutdown(t *testing.T) {
 	if nc, err := net.Dial("tcp", st.addr); err == nil {
 		_ = nc.Close()
 		t.Error("the listener is still open")
+	}
+}
+
+// A short listener has no file descriptors for its first connections.
+type shortListener struct {
+	net.Listener
+	left atomic.Int32
+}
+
+func (l *shortListener) Accept() (net.Conn, error) {
+	if l.left.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return l.Listener.Accept()
+}
+
+// Clients that take every file descriptor must not end the sidecar.
+func TestAListenerOutlastsAShortageOfDescriptors(t *testing.T) {
+	st := start(t, setup{provider: provide(t, created)})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := &shortListener{Listener: ln}
+	short.left.Store(3)
+	served := make(chan error, 1)
+	go func() { served <- st.server.Serve(short, "") }()
+	if g := ask(t, ln.Addr().String(), request("GET", "/tickets/x", "", "Connection: close")); g.status != 201 {
+		t.Errorf("%+v", g)
+	}
+	st.stop()
+	if err := <-served; err != nil {
+		t.Errorf("serving ended with %v", err)
 	}
 }
