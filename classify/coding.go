@@ -9,8 +9,9 @@ import (
 )
 
 // decodedBytesMax bounds what a compressed body may grow to: past it, its
-// compressed bytes count.
-const decodedBytesMax = 64 << 20
+// compressed bytes count. It is what a body may have that is not compressed, so
+// that compressing one makes nobody hold more.
+const decodedBytesMax = 10 << 20
 
 // decodeBody removes a content coding that it knows. It returns the body as it
 // is, and the coding's name, where it cannot.

@@ -47,7 +47,7 @@ type PrintOptions struct {
 //     content, the preamble and what follows the last boundary. A body in which
 //     the boundary stands where it should not counts byte for byte.
 //   - A body coded as gzip, x-gzip or deflate counts as what it decodes to, up
-//     to 64 MiB; longer, damaged, or coded otherwise, its bytes and the
+//     to 10 MiB; longer, damaged, or coded otherwise, its bytes and the
 //     coding's name count.
 //   - Any other body counts byte for byte.
 //

@@ -27,6 +27,9 @@ const (
 	// SendTries is how often within one attempt a request is tried that is
 	// proven unsent.
 	SendTries = 3
+	// unpackMax is how many compressed requests are unpacked at once to be
+	// compared.
+	unpackMax = 2
 )
 
 // A Sender makes one attempt on the wire: it never repeats a request of which
@@ -106,6 +109,7 @@ type Journal struct {
 	gate      gate
 	late      chan struct{}
 	closed    chan struct{}
+	unpacking chan struct{}
 }
 
 // New returns a journal over an open store.
@@ -115,7 +119,7 @@ func New(cfg Config) (*Journal, error) {
 		store: cfg.Store, secret: facts.Secret, epoch: facts.Epoch,
 		upstreams: make(map[string]*Upstream, len(cfg.Upstreams)),
 		now:       cfg.Now, jitter: cfg.Jitter, observe: cfg.Observer,
-		late: make(chan struct{}, lateMax), closed: make(chan struct{}),
+		late: make(chan struct{}, lateMax), closed: make(chan struct{}), unpacking: make(chan struct{}, unpackMax),
 	}
 	if j.now == nil {
 		j.now = time.Now

@@ -66,7 +66,7 @@ func (j *Journal) prepare(c *Call, s Stream) (*work, *Refusal) {
 		Beginning: keystore.Beginning{
 			Key:         c.Key,
 			Class:       class,
-			Fingerprint: classify.Print(&c.Request, &classify.PrintOptions{IgnoreFields: u.Ignore, SecretParams: u.Secrets.Params}),
+			Fingerprint: j.print(u, &c.Request),
 			Intent:      j.intent(u, &w.out, sentKey, w.op),
 			Terms:       terms(class, w.op),
 			Credential:  j.credential(u, &w.out),
@@ -78,6 +78,16 @@ func (j *Journal) prepare(c *Call, s Stream) (*work, *Refusal) {
 		PauseOnUnknown: u.PauseOnUnknown && c.Key.Run != keystore.NoPart,
 	}
 	return w, nil
+}
+
+// print takes a request's fingerprint. A few KiB of a compressed body can stand
+// for MiB, so only so many are unpacked at a time.
+func (j *Journal) print(u *Upstream, r *classify.Request) classify.Fingerprint {
+	if r.Header.Has("Content-Encoding") {
+		j.unpacking <- struct{}{}
+		defer func() { <-j.unpacking }()
+	}
+	return classify.Print(r, &classify.PrintOptions{IgnoreFields: u.Ignore, SecretParams: u.Secrets.Params})
 }
 
 func (u *Upstream) match(r *classify.Request) *providers.Operation {
