@@ -268,9 +268,10 @@ func (s *Store) unavailable() error {
 }
 
 // reopenIfFailed brings a store back whose commit failed, at most once per
-// reopenPause.
+// reopenPause. What lies where the store lay is not opened: it knows nothing of
+// what was sent.
 func (s *Store) reopenIfFailed() {
-	if s.engine != nil || time.Since(s.reopenedAt) < reopenPause {
+	if s.engine != nil || errors.Is(s.failure, errReplaced) || time.Since(s.reopenedAt) < reopenPause {
 		return
 	}
 	s.reopenedAt = time.Now()

@@ -123,7 +123,15 @@ func explainOpen(dir string, err error) error {
 	return fmt.Errorf("opening %s: %w", dir, err)
 }
 
+// errReplaced: the directory was removed, moved away, or another took its place.
+var errReplaced = errors.New("the store's directory was removed or replaced while it was open; put it back and start again")
+
+// close leaves a directory that is no longer ours alone: Badger would write its
+// last tables there, into another store perhaps.
 func (e *engine) close() error {
+	if err := e.wal.inPlace(); errors.Is(err, errReplaced) {
+		return errors.Join(err, e.wal.close())
+	}
 	return errors.Join(e.wal.close(), e.db.Close())
 }
 

@@ -65,10 +65,25 @@ func (w *wal) sync() error {
 			return err
 		}
 	}
-	if w.tuning.badgerSyncs {
-		return nil
+	if !w.tuning.badgerSyncs {
+		if err := fdatasync(w.file); err != nil {
+			return err
+		}
 	}
-	return fdatasync(w.file)
+	return w.inPlace()
+}
+
+// inPlace reports errReplaced where the log that is written is not the one that
+// the directory names: what is in it, nobody will find again.
+func (w *wal) inPlace() error {
+	var ours, named unix.Stat_t
+	if err := unix.Fstat(int(w.file.Fd()), &ours); err != nil {
+		return err
+	}
+	if err := unix.Stat(w.path(w.id), &named); err != nil || ours.Ino != named.Ino || ours.Dev != named.Dev {
+		return fmt.Errorf("%s: %w", w.dir, errReplaced)
+	}
+	return nil
 }
 
 // unflushed is how many bytes of memtables are not in tables yet, at most.
