@@ -81,6 +81,11 @@ func openLocked(ctx context.Context, c Config) (*badger.DB, error) {
 		if err := dropEmptyLogs(c.Dir); err != nil {
 			return nil, err
 		}
+		if !isInUse(c.Dir) {
+			if err := checkLogs(c.Dir); err != nil {
+				return nil, fmt.Errorf("opening %s: %w", c.Dir, err)
+			}
+		}
 		db, err := badger.OpenManaged(badgerOptions(c))
 		if err == nil {
 			return db, nil

@@ -49,10 +49,6 @@ func followWAL(dir string, t tuning, log *slog.Logger) (*wal, error) {
 	return w, w.adopt(w.id)
 }
 
-func escapeGlob(dir string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
-}
-
 func (w *wal) path(id int) string { return filepath.Join(w.dir, fmt.Sprintf("%05d.mem", id)) }
 
 // sync makes durable what the last commit wrote.
