@@ -232,13 +232,24 @@ func RepeatIsSafe(r *Record, now Instant) bool {
 	case classify.Read, classify.Decision:
 		return true
 	case classify.Idempotent:
-		return now < r.FirstSentAt.Add(IdempotentResendMax)
+		return youngerThan(IdempotentResendMax, r, now)
 	case classify.Keyed:
-		return r.Terms.Retention > 0 && now < r.FirstSentAt.Add(r.Terms.Retention-RetentionMargin(r.Terms.Retention))
+		return r.Terms.Retention > 0 && youngerThan(r.Terms.Retention-RetentionMargin(r.Terms.Retention), r, now)
 	case classify.Effect:
 		return false
 	}
 	return false
+}
+
+// ClockSlack is how far the clock may be set back between two lives of a sidecar,
+// as time servers do, before its time says nothing about a call's age.
+const ClockSlack = 10 * time.Second
+
+// youngerThan reports whether the call was first sent less than d ago. If that
+// lies in the future, the clock was set back, nobody knows by how much more, and
+// the call may be of any age.
+func youngerThan(d time.Duration, r *Record, now Instant) bool {
+	return now < r.FirstSentAt.Add(d) && now.Add(ClockSlack) >= r.FirstSentAt
 }
 
 // RetentionMargin is how long before the end of a provider's retention we stop

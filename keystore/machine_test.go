@@ -434,3 +434,18 @@ func TestDoubtBeginsAnew(t *testing.T) {
 		t.Fatalf("two misses after the second attempt: %s", r.State)
 	}
 }
+
+// TestAClockThatWasSetBackMakesNoRepeatSafe: a call that was first sent in the
+// future may be of any age, past its provider's retention too.
+func TestAClockThatWasSetBackMakesNoRepeatSafe(t *testing.T) {
+	for _, class := range []classify.Class{classify.Keyed, classify.Idempotent} {
+		b := beginning()
+		b.Class = class
+		r := follow(t, nil, t0, Event{Kind: Begun, Begin: b}, Event{Kind: EpochDied})
+		for by, want := range map[time.Duration]bool{0: true, -ClockSlack: true, -time.Minute: false, -72 * time.Hour: false} {
+			if got := RepeatIsSafe(r, t0.Add(by)); got != want {
+				t.Errorf("%s, clock moved by %s: %t", class, by, got)
+			}
+		}
+	}
+}

@@ -143,10 +143,8 @@ func entryAt(b []byte) (size int, ends bool) {
 		return 0, false
 	}
 	end := at + int(key) + int(value)
-	if end+crc32.Size > len(b) || binary.BigEndian.Uint32(b[end:]) != crc32.Checksum(b[:end], castagnoli) {
+	if end+crc32.Size > len(b) || binary.BigEndian.Uint32(b[end:]) != crc32.Checksum(b[:end], crc32.MakeTable(crc32.Castagnoli)) {
 		return 0, false
 	}
 	return end + crc32.Size, b[0]&endsCommit != 0
 }
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)

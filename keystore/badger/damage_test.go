@@ -15,8 +15,8 @@ import (
 // behind it the store stays shut, or their calls would be sent again; where the
 // last commit is torn it opens.
 func TestALogThatIsDamagedBeforeAcknowledgedCommitsIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	s := mustOpen(t, Config{Dir: dir})
+	dir, small := t.TempDir(), tuning{memTableBytes: 1 << 20}
+	s := mustOpen(t, Config{Dir: dir, tuning: small})
 	const calls = 20
 	for i := range calls {
 		k := key("r", string(rune('a'+i)))
@@ -62,7 +62,7 @@ func TestALogThatIsDamagedBeforeAcknowledgedCommitsIsRefused(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s, err := Open(context.Background(), Config{Dir: dir})
+			s, err := Open(context.Background(), Config{Dir: dir, tuning: small})
 			if !errors.Is(err, c.want) || c.want == nil && err != nil {
 				t.Errorf("opened with %v, want %v", err, c.want)
 			}
