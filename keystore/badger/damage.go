@@ -11,7 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/dgraph-io/badger/v4"
 
 	"counterfoil/keystore"
 )
@@ -46,6 +49,40 @@ func checkLogs(dir string) error {
 
 func escapeGlob(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
+}
+
+// checkManifest returns keystore.ErrCorrupt where the list of tables in dir has
+// lost some. Badger would remove those that it does not name, and open a store
+// that knows nothing of what was sent. After a crash there may be tables that are
+// not listed, but then the logs that hold the same are still there.
+func checkManifest(dir string) error {
+	tables, err := filepath.Glob(filepath.Join(escapeGlob(dir), "*.sst"))
+	if err != nil || len(tables) == 0 {
+		return err
+	}
+	logs, err := filepath.Glob(filepath.Join(escapeGlob(dir), "*.mem"))
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s holds tables and no %s that lists them: %w: restore a backup", dir, badger.ManifestFilename, keystore.ErrCorrupt)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	listed, _, err := badger.ReplayManifestFile(f, 0, badger.DefaultOptions(dir))
+	if err != nil || len(logs) > 0 {
+		return nil // what is wrong with it Badger says itself
+	}
+	for _, path := range tables {
+		id, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(path), ".sst"), 10, 64)
+		if _, isListed := listed.Tables[id]; err == nil && !isListed {
+			return fmt.Errorf("%s does not list %s, whose calls would be lost: %w: restore a backup", f.Name(), filepath.Base(path), keystore.ErrCorrupt)
+		}
+	}
+	return nil
 }
 
 const (

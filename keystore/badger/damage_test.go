@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/dgraph-io/badger/v4"
+
 	"counterfoil/keystore"
 )
 
@@ -73,6 +75,41 @@ func TestALogThatIsDamagedBeforeAcknowledgedCommitsIsRefused(t *testing.T) {
 			n, err := s.Calls(context.Background(), "default", "r", keystore.Page{Limit: 100})
 			if err != nil || len(n.Items) < calls-1 {
 				t.Errorf("%d calls are left, %v", len(n.Items), err)
+			}
+		})
+	}
+}
+
+// Badger opens a store whose list of tables is cut short or gone as one without
+// those tables, and removes them.
+func TestAListOfTablesThatIsDamagedIsRefused(t *testing.T) {
+	for name, damage := range map[string]func(path string, b []byte) error{
+		"gone":      func(path string, _ []byte) error { return os.Remove(path) },
+		"cut short": func(path string, b []byte) error { return os.WriteFile(path, b[:len(b)/2], 0o600) },
+		"zeros":     func(path string, b []byte) error { clear(b[8:]); return os.WriteFile(path, b, 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := mustOpen(t, Config{Dir: dir})
+			begin(t, s, key("r", "c"), "intent", keystore.Send)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, badger.ManifestFilename)
+			b, err := os.ReadFile(path)
+			if err == nil {
+				err = damage(path, b)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if s, err := Open(context.Background(), Config{Dir: dir}); !errors.Is(err, keystore.ErrCorrupt) {
+					t.Fatalf("opened with %v, %v", s, err)
+				}
+			}
+			if tables, err := filepath.Glob(filepath.Join(dir, "*.sst")); err != nil || len(tables) == 0 {
+				t.Errorf("the tables are %v, %v", tables, err)
 			}
 		})
 	}
