@@ -155,6 +155,11 @@ func (x *exchange) admit(target string) *journal.Refusal {
 	if x.claim, err = identify(x.route.identity, x.header, x.run); err != nil {
 		return &journal.Refusal{Problem: InvalidKey, Detail: sentence(err) + " Each part of an identity is 1 to 256 bytes of UTF-8, percent-encoded where it is not plain ASCII."}
 	}
+	if x.manyNamespaces {
+		// Two tenants may have chosen the same key, and the provider would take
+		// them for one: it gets a key made of the namespace too.
+		x.claim.ownKey, x.claim.ownKeyRaw = "", ""
+	}
 	if x.bodyBytes > BodyBytesMax {
 		return tooLarge
 	}

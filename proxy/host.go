@@ -23,8 +23,13 @@ func newGuard(allowedHosts []string) guard {
 }
 
 // admits reports whether Host and every Origin may come in at an address of
-// ours. An HTTP/1.0 request without Host was not made by a browser.
+// ours. An HTTP/1.0 request without Host was not made by a browser. A browser
+// leaves Origin out of a request for an image, say, or of one that follows a
+// link, and then Sec-Fetch-Site tells that another site is behind it.
 func (g *guard) admits(h classify.Header, local net.Addr) bool {
+	if strings.EqualFold(h.Value("Sec-Fetch-Site"), "cross-site") && !h.Has("Origin") {
+		return false
+	}
 	for i := range h {
 		switch f := &h[i]; {
 		case strings.EqualFold(f.Name, "Host"):

@@ -50,6 +50,24 @@ func TestHostAndOrigin(t *testing.T) {
 	}
 }
 
+// A page shows an image from here, or links here: its browser sends no Origin.
+func TestOtherSitesWithoutOrigin(t *testing.T) {
+	p := provide(t, created)
+	st := start(t, setup{provider: p})
+	for fields, allowed := range map[string]bool{
+		"Sec-Fetch-Site: cross-site": false, "Sec-Fetch-Site: Cross-Site": false, "Sec-Fetch-Site: same-origin": true, "Sec-Fetch-Site: none": true,
+		"Sec-Fetch-Site: cross-site\r\nOrigin: http://localhost:3000": true, "Sec-Fetch-Site: cross-site\r\nOrigin: http://evil.example": false,
+	} {
+		g := ask(t, st.addr, request("GET", "/tickets/x", "", strings.Split(fields, "\r\n")...))
+		if (g.status == 201) != allowed {
+			t.Errorf("%q: %d", fields, g.status)
+		}
+		if !allowed {
+			g.isProblem(t, HostNotAllowed)
+		}
+	}
+}
+
 // The address that a connection came to is allowed; another one is not.
 func TestBindAddress(t *testing.T) {
 	g := newGuard(nil)
@@ -87,6 +105,14 @@ func TestC44Namespaces(t *testing.T) {
 		if len(p.hits()) != before {
 			t.Errorf("%q: something was sent", fields)
 		}
+	}
+	own := request("POST", "/tickets/x", "{}", "Idempotency-Key: order-1", "Connection: close")
+	for _, token := range []string{x, y} {
+		ask(t, st.addr, strings.Replace(own, "\r\n", "\r\n"+token+"\r\n", 1))
+	}
+	hits := p.hits()
+	if a, b := hits[len(hits)-2].value("Idempotency-Key"), hits[len(hits)-1].value("Idempotency-Key"); a == b || a == "" || b == "" {
+		t.Errorf("for the same key of both tenants the provider got %q and %q", a, b)
 	}
 	for _, h := range p.hits() {
 		for _, f := range h.fields {

@@ -154,13 +154,15 @@ type Server struct {
 	origins   map[string]*origin
 	tokens    []token
 	namespace string
-	run       string
-	guard     guard
-	adminURL  string
-	limits    Limits
-	large     *semaphore.Weighted
-	log       *slog.Logger
-	observe   func(Aside)
+	// manyNamespaces: the tokens are of more than one tenant.
+	manyNamespaces bool
+	run            string
+	guard          guard
+	adminURL       string
+	limits         Limits
+	large          *semaphore.Weighted
+	log            *slog.Logger
+	observe        func(Aside)
 
 	fast     fasthttp.Server
 	conns    sync.Map // of *conn
@@ -211,6 +213,7 @@ func New(cfg Config) (*Server, error) {
 			errs = append(errs, errors.New("tokens: one is empty"))
 		}
 		complain("a token's namespace", keystore.ValidatePart(namespace))
+		s.manyNamespaces = s.manyNamespaces || len(s.tokens) > 0 && s.tokens[0].namespace != namespace
 		s.tokens = append(s.tokens, token{sha256.Sum256([]byte(t)), namespace})
 	}
 	if len(errs) > 0 {
