@@ -57,8 +57,7 @@ func newServeCommand(env clientEnv) *cobra.Command {
 			if _, set := env.environ()["GOMEMLIMIT"]; !set {
 				debug.SetMemoryLimit(memoryGoal)
 			}
-			started := time.Now()
-			s := &sidecar{cfg: cfg, log: newLogger(cfg, env.stderr), now: func() time.Time { return started.Add(time.Since(started)) }}
+			s := &sidecar{cfg: cfg, log: newLogger(cfg, env.stderr), now: steadyClock()}
 			if announce {
 				s.announce = env.stdout
 			}
@@ -91,9 +90,7 @@ type sidecar struct {
 	log      *slog.Logger
 	announce io.Writer
 
-	// now is the clock of all that is written and waited for: the wall clock of
-	// the start and the time that has passed since, so that a wall clock that is
-	// set meanwhile neither cuts a wait short nor draws it out.
+	// now is the clock of all that is written and waited for.
 	now     func() time.Time
 	metrics *admin.Metrics
 	admin   *admin.Server
