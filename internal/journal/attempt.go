@@ -178,8 +178,13 @@ func (w *work) answered(r *keystore.Record, a answer) *Reply {
 func (w *work) settle(ctx context.Context, e keystore.Event, body []byte) (*keystore.Record, error) {
 	ctx = context.WithoutCancel(ctx)
 	r, err := w.store.Apply(ctx, w.ask.Key, e, body)
-	if errors.Is(err, keystore.ErrTooLarge) && e.Receipt != nil {
-		e.Receipt.Body = missingBody(body)
+	if e.Receipt != nil && (errors.Is(err, keystore.ErrTooLarge) || errors.Is(err, keystore.ErrNotFound)) {
+		// ErrNotFound: what was staged of the body is gone.
+		if e.Receipt.Body.Ref != 0 {
+			e.Receipt.Body.Ref, e.Receipt.Body.Missing = 0, true
+		} else {
+			e.Receipt.Body = missingBody(body)
+		}
 		body = nil
 		r, err = w.store.Apply(ctx, w.ask.Key, e, nil)
 	}

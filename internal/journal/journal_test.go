@@ -748,6 +748,16 @@ func TestAReceiptThatCouldNotBeWrittenIsNoSignThatNothingWasSent(t *testing.T) {
 	}
 }
 
+func TestAStagedBodyThatIsGoneLeavesTheReceipt(t *testing.T) {
+	for _, err := range []error{keystore.ErrNotFound, keystore.ErrTooLarge} {
+		b := newBench(t, newProvider(commits(201, strings.Repeat("x", WholeMax+1))), "")
+		b.journal.store = &faulty{Store: b.store, fail: err}
+		b.do(call("c"))
+		wantProblem(t, b.do(call("c")), BodyNotKept)
+		b.want(1, 1)
+	}
+}
+
 func TestEveryStoreFaultInTurn(t *testing.T) {
 	for _, course := range []storetest.Course{storetest.Once, storetest.Deadly} {
 		for _, moment := range []storetest.Moment{storetest.BeforeDurable, storetest.AfterDurable} {
