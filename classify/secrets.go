@@ -12,11 +12,13 @@ import (
 var credentialHeaders = [...]string{
 	"Authorization", "Cookie", "Proxy-Authorization", "X-Api-Key", "Counterfoil-Token",
 	"Api-Key", "X-Goog-Api-Key", "X-Auth-Token", "X-Access-Token", "Private-Token", "X-Shopify-Access-Token", "X-Amz-Security-Token",
+	"Apikey", "X-Api-Token", "X-Client-Secret", "Ocp-Apim-Subscription-Key", "DD-API-KEY", "DD-APPLICATION-KEY", "X-Vault-Token", "X-Figma-Token",
+	"CF-Access-Client-Secret",
 }
 
 // secretParams are the query parameters whose values are never kept in clear.
 var secretParams = [...]string{
-	"key", "api_key", "apikey", "token", "access_token", "sig", "signature", "auth", "password", "secret", "code",
+	"key", "api_key", "apikey", "token", "access_token", "sig", "signature", "auth", "password", "secret", "code", "client_secret",
 }
 
 // Secrets say which parts of an upstream's requests are credentials. They never

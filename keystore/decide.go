@@ -57,11 +57,15 @@ const (
 	CallAbandoned
 	// ReceiptExpired: the call was made, and its receipt is gone.
 	ReceiptExpired
+	// OtherAccount, which comes with Wait: only who asks on the account that the
+	// call was made with can learn what came of it.
+	OtherAccount
 )
 
 var reasonNames = [...]string{
 	KeyReused: "key_reused", PrincipalMismatch: "principal_mismatch", UnknownOutcome: "unknown_outcome", RunPaused: "run_paused",
 	ApprovalRequired: "approval_required", CallDenied: "call_denied", CallAbandoned: "call_abandoned", ReceiptExpired: "receipt_expired",
+	OtherAccount: "other_account",
 }
 
 func (r Reason) String() string {
@@ -74,7 +78,7 @@ func (r Reason) String() string {
 // A Verdict is what [Decide] says about a call.
 type Verdict struct {
 	Action Action
-	// Reason is set with Stop.
+	// Reason is set with Stop, and with Wait where there is more to say.
 	Reason Reason
 	// After is when Ask or Wait make sense; zero means now.
 	After Instant
@@ -129,6 +133,11 @@ const (
 	// LookupPatience is given up.
 	LookupFailuresMax = 5
 	LookupPatience    = 15 * time.Minute
+	// OtherAccountPatience is for how long a call that only its own account can
+	// tell of is kept in doubt when others ask for it: a stranger must not end
+	// the recovery of a call, and an agent whose token was refreshed must not
+	// wait for ever.
+	OtherAccountPatience = 15 * time.Minute
 	// A resend that settled nothing is given ResendRestMin before the next, and
 	// each further one four times as long, up to ResendRestMax: the provider may
 	// still be at work on the first sending.
@@ -209,8 +218,10 @@ func decideInDoubt(r *Record, q *Request, now Instant) Verdict {
 	if later.Action != 0 {
 		return later
 	}
-	if q.OnlyRecover && len(q.Means) > 0 && !sameAccount(r, &q.Beginning) {
-		return Verdict{Action: Wait}
+	if len(q.Means) > 0 && !sameAccount(r, &q.Beginning) {
+		if until := r.DoubtSince.Add(OtherAccountPatience); q.OnlyRecover || now < until {
+			return Verdict{Action: Wait, Reason: OtherAccount, After: max(until, now)}
+		}
 	}
 	return Verdict{Action: Stop, Reason: UnknownOutcome, GiveUp: true}
 }

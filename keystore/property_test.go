@@ -253,7 +253,7 @@ func (w *walk) ask(t *rapid.T, q *Request, run RunFacts) {
 	if !bytes.Equal(record, encodeAny(t, w.r)) || !bytes.Equal(request, encodeAny(t, *q)) {
 		t.Fatal("Decide or Admit changed its input")
 	}
-	if v.Action.String() == "invalid" || (v.Action == Stop) != (v.Reason != 0) || v.GiveUp && v.Action != Stop {
+	if v.Action.String() == "invalid" || (v.Action == Stop) != (v.Reason != 0 && v.Reason != OtherAccount) || v.Reason == OtherAccount && v.Action != Wait || v.GiveUp && v.Action != Stop {
 		t.Fatalf("verdict %+v makes no sense", v)
 	}
 	if sends := v.Action == Send || v.Action == Resend; sends != (next != nil && next.State == Pending) || (next != nil) != (sends || v.GiveUp) {

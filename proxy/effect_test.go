@@ -5,6 +5,9 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"counterfoil/classify"
+	"counterfoil/internal/journal"
 )
 
 // An effect is sent once, with the provider key, and replayed from its receipt,
@@ -67,5 +70,30 @@ func TestReadPasses(t *testing.T) {
 	g := st.get("/tickets/a//b?q=%20", "Accept: */*")
 	if g.status != 200 || g.body != "hello /a//b?q=%20" || g.outcome() != "passthrough" || g.value("Date") != "yesterday" || g.value("Server") != "p" {
 		t.Fatalf("got %d %q %q", g.status, g.fields, g.body)
+	}
+}
+
+// A call that was journaled is answered from the journal, although the
+// configuration calls it a read by now.
+func TestEffectThatBecameARead(t *testing.T) {
+	p := provide(t, func(w net.Conn, _ *heard) { say(w, 201, "{}") })
+	st := start(t, setup{provider: p})
+	first := st.post("r", "1", "1", "/tickets/search", "{}")
+	match, err := classify.CompileMatch([]string{"POST"}, "/search")
+	if err != nil {
+		t.Fatal(err)
+	}
+	st.setup.upstream = func(u *journal.Upstream) { u.Rules = classify.Rules{{Match: match, Class: classify.Read}} }
+	st = st.restart()
+	again := st.post("r", "1", "1", "/tickets/search", "{}")
+	same(t, "the repeat", first, again)
+	if again.outcome() != "replayed" {
+		t.Errorf("the repeat is %s", again.outcome())
+	}
+	if other := st.post("r", "1", "2", "/tickets/search", "{}"); other.outcome() != "passthrough" {
+		t.Errorf("another call is %s", other.outcome())
+	}
+	if n := len(p.hits()); n != 2 {
+		t.Errorf("%d requests reached the provider, want 2", n)
 	}
 }

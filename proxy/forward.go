@@ -2,12 +2,14 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
 
 	"counterfoil/classify"
 	"counterfoil/internal/journal"
+	"counterfoil/keystore"
 )
 
 // forward carries a request for an upstream out.
@@ -24,7 +26,7 @@ func (x *exchange) forward(ctx context.Context) {
 		Wait: patience(x.header), Request: x.request(body),
 	}
 	class, journaled := x.journal.Class(&call.Request)
-	if class == classify.Read && !journaled && !x.wantsRecord() {
+	if class == classify.Read && !journaled && !x.wantsRecord() && !x.wasJournaled(ctx) {
 		x.pass(ctx, &call.Request)
 		return
 	}
@@ -34,6 +36,23 @@ func (x *exchange) forward(ctx context.Context) {
 	}
 	s := &stream{exchange: x}
 	x.conclude(ctx, s, x.journal.Do(ctx, &call, s))
+}
+
+// wasJournaled reports whether a call that would be passed through as a read
+// was journaled as something else, before the configuration was changed: then
+// what is on record answers, or is recovered. A store that cannot tell counts
+// as yes.
+func (x *exchange) wasJournaled(ctx context.Context) bool {
+	switch x.method {
+	case "GET", "HEAD", "OPTIONS":
+		return false
+	}
+	k := x.key()
+	if k.Validate() != nil {
+		return false
+	}
+	_, err := x.records.Call(ctx, k)
+	return !errors.Is(err, keystore.ErrNotFound)
 }
 
 // request is what goes on to the journal: hop-by-hop fields and what speaks to

@@ -130,7 +130,7 @@ func (s *sidecar) run(ctx context.Context) (err error) {
 func (s *sidecar) openStore(ctx context.Context) (keystore.Store, error) {
 	began := time.Now()
 	store, err := badger.Open(ctx, badger.Config{
-		Dir: s.cfg.Data, Now: s.now, Logger: s.log.With("part", "badger"), LockWait: lockWait, ReserveBytes: int64(s.cfg.Reserve),
+		Dir: s.cfg.Data, Now: s.now, Logger: s.log.With("part", "badger"), LockWait: lockWait, ReserveBytes: s.reserve(),
 		Observe: badger.Observer{
 			BatchCommitted: s.metrics.CommitObserved,
 			CommitFailed:   func(err error) { s.log.Error("a batch could not be committed", "error", err) },
@@ -142,6 +142,15 @@ func (s *sidecar) openStore(ctx context.Context) (keystore.Store, error) {
 	facts := store.Facts()
 	s.log.Info("journal open", "data", s.cfg.Data, "epoch", uint64(facts.Epoch), "in_doubt_since_last_life", facts.Doubtful, "took", time.Since(began))
 	return store, nil
+}
+
+// reserve is the configured reserve of free disk; the default one is left to the
+// store, which takes less on a small file system.
+func (s *sidecar) reserve() int64 {
+	if s.cfg.Reserve == badger.ReserveDefault {
+		return 0
+	}
+	return int64(s.cfg.Reserve)
 }
 
 // upstreams makes of each configured upstream what the journal needs. The error

@@ -243,7 +243,7 @@ func (w *work) step(ctx context.Context) *Reply {
 	case keystore.Ask:
 		return w.askProvider(ctx, admission.Record, v.After, turn)
 	case keystore.Wait:
-		return w.wait(ctx, admission.Record, v.After, turn)
+		return w.wait(ctx, admission.Record, v, turn)
 	case keystore.Stop:
 		return w.stop(admission.Record, v.Reason)
 	}

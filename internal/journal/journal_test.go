@@ -384,8 +384,37 @@ func TestKeyedIsNotResentPastItsRetentionOrForAnother(t *testing.T) {
 		b.crash()
 		other := call("c")
 		other.Request.Header = other.Request.Header.Set("Authorization", "Bearer another account")
-		wantProblem(t, b.do(other), UnknownOutcome)
+		stranger := b.do(other)
+		wantProblem(t, stranger, InProgress)
+		if !strings.Contains(stranger.Refusal.Detail, "credential") {
+			t.Errorf("detail = %q", stranger.Refusal.Detail)
+		}
 		b.want(1, 1)
+	})
+	t.Run("credential, for long", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, newProvider(loses(true)), keyedOperation)
+			b.disk.Fail(storetest.Fault{Op: storetest.Apply, Course: storetest.Deadly})
+			b.do(call("c"))
+			b.crash()
+			time.Sleep(keystore.OtherAccountPatience)
+			other := call("c")
+			other.Request.Header = other.Request.Header.Set("Authorization", "Bearer another account")
+			wantProblem(t, b.do(other), UnknownOutcome)
+			b.want(1, 1)
+		})
+	})
+	t.Run("a stranger does not end the recovery", func(t *testing.T) {
+		p := newProvider(loses(true), commitsOnce(201, "{}"))
+		b := newBench(t, p, keyedOperation)
+		b.disk.Fail(storetest.Fault{Op: storetest.Apply, Course: storetest.Deadly})
+		b.do(call("c"))
+		b.crash()
+		stranger := call("c")
+		stranger.Request.Header = stranger.Request.Header.Set("Authorization", "Bearer stranger")
+		wantProblem(t, b.do(stranger), InProgress)
+		wantReply(t, b.do(call("c")), Recovered, 201, "{}")
+		b.want(2, 1)
 	})
 }
 

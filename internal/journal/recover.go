@@ -128,14 +128,19 @@ func (w *work) difference(r *keystore.Record) string {
 }
 
 // wait lets another go on with the call, until something changes or time is up.
-func (w *work) wait(ctx context.Context, r *keystore.Record, after keystore.Instant, t *turn) *Reply {
+func (w *work) wait(ctx context.Context, r *keystore.Record, v keystore.Verdict, t *turn) *Reply {
 	pause := waitPoll
-	if after != 0 {
-		pause = max(0, after.Time().Sub(w.now()))
+	if v.After != 0 {
+		pause = max(0, v.After.Time().Sub(w.now()))
 	}
 	left := w.timeLeft()
-	if left <= 0 || after != 0 && pause > left {
-		return w.inProgress(r, pause)
+	if left <= 0 || v.After != 0 && pause > left {
+		reply := w.inProgress(r, pause)
+		if v.Reason == keystore.OtherAccount {
+			reply.Refusal.Detail = "It is not known yet what came of this call, and only a request with the credential that it was made with can find out. " +
+				"Send the same key with that one. If all credentials here speak for one account, the upstream's configuration can say so: bind: shared."
+		}
+		return reply
 	}
 	w.waited = w.waited || r.State == keystore.Pending
 	timer := time.NewTimer(min(left, pause))
@@ -192,7 +197,7 @@ func (w *work) askProvider(ctx context.Context, r *keystore.Record, after keysto
 	case w.flight.asking <- struct{}{}:
 		defer func() { <-w.flight.asking }()
 	default:
-		return w.wait(ctx, r, 0, t)
+		return w.wait(ctx, r, keystore.Verdict{}, t)
 	}
 	if pause := after.Time().Sub(w.now()); pause > 0 {
 		if pause > w.timeLeft() {
