@@ -1,6 +1,8 @@
 package keystore
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"counterfoil/classify"
@@ -104,6 +106,8 @@ type Request struct {
 
 	// Means are the ways of recovery, in the order to be tried.
 	Means []Means
+	// NoMeans says, where Means is empty, what is missing for there to be some.
+	NoMeans string
 	// Lookup says how fresh the lookup among the means is. Its AskedAt is not
 	// used.
 	Lookup Absence
@@ -303,9 +307,13 @@ func (q *Request) gaveUpBecause(r *Record) string {
 	case !sameAccount(r, &q.Beginning):
 		return "who asks would reach another target or account than the call did"
 	case len(q.Means) == 0:
-		return "this upstream has no lookup, and its provider is not known to deduplicate a repeat"
+		return cmp.Or(q.NoMeans, "nothing says how to ask its provider, or that the provider deduplicates a repeat")
+	case r.LastMissAt != 0 && slices.Contains(q.Means, ByLookup) && !q.Lookup.Believable:
+		return "the lookup found nothing, which proves nothing here: its operation declares no consistency (strong or lag)"
 	case r.Class == classify.Keyed:
 		return "the provider may have forgotten the key"
+	case r.Class == classify.Idempotent:
+		return "the first attempt is too long ago: a repeat could undo what others did since"
 	}
 	return "nothing is left to try"
 }

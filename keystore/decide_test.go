@@ -173,7 +173,10 @@ func TestWhyItGaveUp(t *testing.T) {
 		with func(*Record, *Request)
 		want string
 	}{
-		{request(), func(*Record, *Request) {}, "no lookup"},
+		{request(), func(*Record, *Request) {}, "nothing says how to ask"},
+		{request(), func(_ *Record, q *Request) { q.NoMeans = "no operation matches" }, "no operation matches"},
+		{request(ByLookup), func(r *Record, q *Request) { r.LastMissAt, q.Lookup = t0.Add(time.Hour), Absence{} }, "declares no consistency"},
+		{request(ByResend), func(r *Record, _ *Request) { r.Class = classify.Idempotent }, "too long ago"},
 		{request(ByLookup), func(_ *Record, q *Request) { q.LookupSpent = true }, "the lookup cannot tell"},
 		{request(ByLookup), func(_ *Record, q *Request) { q.LookupSpent, q.LookupReason = true, "it answered 403" }, "it answered 403"},
 		{request(ByResend), func(_ *Record, q *Request) { q.Credential = "another" }, "account"},

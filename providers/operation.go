@@ -81,10 +81,39 @@ type Operation struct {
 // where a header asks for another method: the provider may then have done
 // something else, of which the operation's guarantee and lookup know nothing.
 func (o *Operation) Strategies(r *classify.Request, class classify.Class) []Strategy {
-	if class != o.Class || classify.IsAmbiguous(r.Path()) || slices.ContainsFunc(methodOverrides, r.Header.Has) {
+	if o.withholds(r, class) != "" {
 		return nil
 	}
 	return o.Recover
+}
+
+// WhyNone says in plain words why Strategies returns none, "" where it returns
+// some.
+func (o *Operation) WhyNone(r *classify.Request, class classify.Class) string {
+	why := o.withholds(r, class)
+	switch {
+	case why != "":
+		return "operation " + o.Name + " matches, but may not be believed here: " + why
+	case len(o.Recover) > 0:
+		return ""
+	case o.Class == classify.Keyed:
+		return "operation " + o.Name + " says that nothing is to be tried (recover: [])"
+	}
+	return "operation " + o.Name + " declares no lookup, and its class " + o.Class.String() + " promises no deduplication"
+}
+
+// withholds says why nothing of the operation holds for that call, "" where all
+// does.
+func (o *Operation) withholds(r *classify.Request, class classify.Class) string {
+	switch {
+	case class != o.Class:
+		return "the call is of class " + class.String() + ", which a rule or its method says"
+	case classify.IsAmbiguous(r.Path()):
+		return "the path can be read in more than one way"
+	case slices.ContainsFunc(methodOverrides, r.Header.Has):
+		return "a header asks for another method"
+	}
+	return ""
 }
 
 func (l *loader) operations(p place) []Operation {

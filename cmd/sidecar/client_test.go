@@ -133,7 +133,7 @@ func (o *operator) lose(k keystore.Key, target, reason string) {
 	o.t.Helper()
 	o.begin(k, target)
 	o.apply(k, keystore.Event{Kind: keystore.SawAmbiguous, Attempt: 1, Evidence: classify.Lost, Outcome: classify.Ambiguous, Reason: reason}, "")
-	o.apply(k, keystore.Event{Kind: keystore.GaveUp, Reason: "this upstream has no lookup, and its provider is not known to deduplicate a repeat"}, "")
+	o.apply(k, keystore.Event{Kind: keystore.GaveUp, Reason: "no operation of upstream tickets matches this POST"}, "")
 }
 
 func (o *operator) succeed(k keystore.Key) {

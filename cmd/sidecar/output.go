@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -175,6 +176,7 @@ func (c *client) printCall(call *view.Call) error {
 	t.row("class", call.Class)
 	t.fact("upstream", strings.TrimSpace(call.Upstream+" "+call.Origin))
 	t.fact("request", strings.TrimSpace(call.Method+" "+call.Target))
+	t.row("operation", cmp.Or(call.Operation, "none matched"))
 	t.row("provider key", call.Key)
 	t.row("created", at.when(call.CreatedAt))
 	t.row("changed", at.when(call.UpdatedAt))

@@ -303,6 +303,39 @@ func TestC02_WithoutLookupItStaysUnknown(t *testing.T) {
 	b.want(1, 1)
 }
 
+// What is unknown says which piece of configuration would have helped.
+func TestUnknownSaysWhatIsMissing(t *testing.T) {
+	const never = "- name: create\n  when: {method: [POST], path: /v1/charges}\n  class: effect\n"
+	for _, tc := range []struct {
+		operations string
+		change     func(*Call)
+		want       string
+	}{
+		{"", nil, "upstream p has no operations"},
+		{never, nil, "no operation of upstream p matches this POST"},
+		{"- name: create\n  class: effect\n", nil, "operation create declares no lookup"},
+		{"- {name: pay, class: keyed, guarantee: {retention: 1h}, recover: []}", nil, "operation pay says that nothing is to be tried"},
+		{lookupOperation, func(c *Call) { c.Request.Target = "/charges/;a" }, "more than one way"},
+		{lookupOperation, func(c *Call) {
+			c.Request.Header = c.Request.Header.Set("X-HTTP-Method-Override", "PATCH")
+		}, "a header asks for another method"},
+	} {
+		b := newBench(t, newProvider(loses(true)), tc.operations)
+		c := call("c")
+		if tc.change != nil {
+			tc.change(c)
+		}
+		wantProblem(t, b.do(c), UnknownOutcome)
+		r, err := b.store.Call(context.Background(), c.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.History[len(r.History)-1].Note; !strings.Contains(got, tc.want) {
+			t.Errorf("got %q, want %q", got, tc.want)
+		}
+	}
+}
+
 func TestC15_FivehundredsAreUnknownNotFailed(t *testing.T) {
 	for _, status := range []int{500, 502, 504} {
 		b := newBench(t, newProvider(commits(status, "oops")), "")

@@ -77,6 +77,9 @@ func (j *Journal) prepare(c *Call, s Stream) (*work, *Refusal) {
 		Lookup:         w.upstream.absence(w.op),
 		PauseOnUnknown: u.PauseOnUnknown && c.Key.Run != keystore.NoPart,
 	}
+	if len(w.ask.Means) == 0 {
+		w.ask.NoMeans = w.noMeans(class)
+	}
 	return w, nil
 }
 
@@ -170,6 +173,22 @@ func means(r *classify.Request, class classify.Class, op *providers.Operation) [
 		list = append(list, keystore.ByResend)
 	}
 	return list
+}
+
+// noMeans says what is missing for the call to be recovered. It holds nothing of
+// the request but its method, since it is logged too.
+func (w *work) noMeans(class classify.Class) string {
+	name := w.upstream.Name
+	switch {
+	case w.upstream.Sender == nil:
+		return "upstream " + name + " is not configured any more"
+	case w.upstream.Adapter == nil:
+		return "upstream " + name + " has no operations, so nothing says how to ask its provider, or that the provider deduplicates a repeat"
+	case w.op == nil:
+		return "no operation of upstream " + name + " matches this " + w.call.Request.Method +
+			": a path pattern has to match the whole target up to its query, relative to the upstream's url"
+	}
+	return w.op.WhyNone(&w.call.Request, class)
 }
 
 // absence says what a lookup that finds nothing is worth. Where the operation

@@ -104,6 +104,9 @@ func (j *Journal) workFor(r *keystore.Record) *work {
 		},
 		Means: means(&c.Request, r.Class, w.op), Lookup: w.upstream.absence(w.op), OnlyRecover: true,
 	}
+	if len(w.ask.Means) == 0 {
+		w.ask.NoMeans = w.noMeans(r.Class)
+	}
 	w.ask.Intent.Origin = w.upstream.Origin
 	return w
 }

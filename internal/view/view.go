@@ -97,6 +97,9 @@ type Call struct {
 	Origin   string `json:"origin,omitempty"`
 	Method   string `json:"method,omitempty"`
 	Target   string `json:"target,omitempty"`
+	// Operation names, for operators, which of the upstream's operations the
+	// call was; empty if it was none.
+	Operation string `json:"operation,omitempty"`
 	// Since and Reason say to operators since when, and why, the call is
 	// unknown.
 	Since  time.Time `json:"since,omitzero"`
@@ -129,7 +132,7 @@ func CallOf(r *keystore.Record, who Audience) *Call {
 		v.Receipt = receiptOf(r, who)
 	}
 	if who == Operator {
-		v.Namespace, v.Origin = r.Key.Namespace, in.Origin
+		v.Namespace, v.Origin, v.Operation = r.Key.Namespace, in.Origin, in.Operation
 		v.Since, v.Reason = unknownSince(r)
 	}
 	return v
