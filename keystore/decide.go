@@ -304,10 +304,10 @@ func (q *Request) gaveUpBecause(r *Record) string {
 		return q.LookupReason
 	case q.LookupSpent || r.LookupFailures >= LookupFailuresMax:
 		return "the lookup cannot tell"
-	case !sameAccount(r, &q.Beginning):
-		return "who asks would reach another target or account than the call did"
 	case len(q.Means) == 0:
 		return cmp.Or(q.NoMeans, "nothing says how to ask its provider, or that the provider deduplicates a repeat")
+	case !sameAccount(r, &q.Beginning):
+		return "who asks would reach another target or account than the call did"
 	case r.LastMissAt != 0 && slices.Contains(q.Means, ByLookup) && !q.Lookup.Believable:
 		return "the lookup found nothing, which proves nothing here: its operation declares no consistency (strong or lag)"
 	case r.Class == classify.Keyed:

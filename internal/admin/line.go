@@ -17,6 +17,7 @@ func Observe(m *Metrics, log *slog.Logger) journal.Observer {
 			m.CallDone(&l)
 			write(l)
 		},
+		Settled: settlements(log),
 		Trouble: func(what string, k keystore.Key, err error) {
 			m.troubled(err)
 			attrs := []slog.Attr{slog.Any("error", err)}
@@ -60,6 +61,22 @@ func Lines(log *slog.Logger) func(journal.Line) {
 		}
 		attrs = append(attrs, slog.Duration("took", l.Took))
 		log.LogAttrs(ctx, level, "call", attrs...)
+	}
+}
+
+// settlements returns what writes of calls that nobody's request was there for.
+func settlements(log *slog.Logger) func(journal.Settlement) {
+	return func(s journal.Settlement) {
+		level, text := slog.LevelInfo, "a call in doubt is settled"
+		if s.To == keystore.Unknown {
+			level, text = slog.LevelWarn, "a call is unknown and waits for a person: sidecar unknown lists it"
+		}
+		attrs := append(identity(s.Key), slog.String("upstream", s.Upstream), slog.String("state", s.To.String()))
+		if s.Why != "" {
+			attrs = append(attrs, slog.String("because", s.Why))
+		}
+		attrs = append(attrs, slog.Int("lookups", s.Lookups), slog.Int("resends", s.Resends))
+		log.LogAttrs(context.Background(), level, text, attrs...)
 	}
 }
 

@@ -241,6 +241,24 @@ func TestTroubleIsLogged(t *testing.T) {
 	}
 }
 
+func TestCallsThatNobodyAsksForAreLogged(t *testing.T) {
+	log := &lockedBuffer{}
+	o := Observe(NewMetrics("", time.Now), slog.New(slog.NewJSONHandler(log, nil)))
+	o.Settled(journal.Settlement{Key: key("a"), Upstream: "tickets", To: keystore.Unknown, Why: "it has no operations"})
+	o.Settled(journal.Settlement{Key: key("b"), Upstream: "tickets", To: keystore.Succeeded, Lookups: 2})
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	for i, want := range [][]string{
+		{`"level":"WARN"`, `"call":"a"`, `"state":"unknown"`, `"because":"it has no operations"`},
+		{`"level":"INFO"`, `"call":"b"`, `"state":"succeeded"`, `"lookups":2`},
+	} {
+		for _, w := range want {
+			if len(lines) != 2 || !strings.Contains(lines[i], w) {
+				t.Errorf("%s is not in line %d of %q", w, i, lines)
+			}
+		}
+	}
+}
+
 func BenchmarkObserve(b *testing.B) {
 	o := Observe(NewMetrics("", time.Now), slog.New(slog.NewJSONHandler(discard{}, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	b.ReportAllocs()

@@ -134,6 +134,7 @@ type bench struct {
 	upstream *Upstream
 	provider *provider
 	lines    []Line
+	settled  []Settlement
 	mu       sync.Mutex
 }
 
@@ -171,6 +172,10 @@ func (b *bench) open() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.lines = append(b.lines, l)
+	}, Settled: func(s Settlement) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.settled = append(b.settled, s)
 	}}}); err != nil {
 		b.t.Fatal(err)
 	}
@@ -1039,6 +1044,9 @@ func TestScanGivesUpWhatNobodyCanLearn(t *testing.T) {
 	if got := b.state("c"); got != keystore.Unknown {
 		t.Errorf("state = %s", got)
 	}
+	if len(b.settled) != 1 || b.settled[0].Key != call("c").Key || b.settled[0].To != keystore.Unknown || !strings.Contains(b.settled[0].Why, "has no operations") {
+		t.Errorf("told of %+v", b.settled)
+	}
 }
 
 func TestRecoveryWithoutItsAgentLooksUpButNeverSendsFresh(t *testing.T) {
@@ -1075,6 +1083,13 @@ func TestRecoveryWithoutItsAgentLooksUpButNeverSendsFresh(t *testing.T) {
 				<-done
 				if got := b.state("c"); got != tc.want {
 					t.Errorf("state = %s, want %s", got, tc.want)
+				}
+				told := 1
+				if tc.want == keystore.InDoubt {
+					told = 0 // nothing has changed
+				}
+				if len(b.settled) != told || told == 1 && (b.settled[0].To != tc.want || b.settled[0].Lookups == 0) {
+					t.Errorf("told of %+v", b.settled)
 				}
 				b.want(1, 1)
 			})

@@ -12,6 +12,8 @@ import (
 type Observer struct {
 	// Done tells of each call once it is answered: the canonical line.
 	Done func(Line)
+	// Settled tells of a call that left doubt without a request of its agent's.
+	Settled func(Settlement)
 	// Trouble tells of what went wrong inside. The error holds no content.
 	Trouble func(what string, k keystore.Key, err error)
 }
@@ -39,6 +41,30 @@ type Line struct {
 	Lookups int
 	Resends int
 	Took    time.Duration
+}
+
+// A Settlement is what became of a call in doubt at start, or by recovery in
+// the background.
+type Settlement struct {
+	Key      keystore.Key
+	Upstream string
+	// To is the state that the call is in now.
+	To keystore.State
+	// Why is what the call's history says, empty where it says nothing. It holds
+	// nothing of the request but its method.
+	Why              string
+	Lookups, Resends int
+}
+
+func (o *Observer) settled(w *work, reply *Reply) {
+	if o.Settled == nil || reply == nil || reply.Record == nil || reply.Record.State == keystore.InDoubt {
+		return
+	}
+	s := Settlement{Key: w.ask.Key, Upstream: w.upstream.Name, To: reply.Record.State, Lookups: w.lookups, Resends: w.resends}
+	if n := len(reply.Record.History); n > 0 && reply.Record.History[n-1].To == s.To {
+		s.Why = reply.Record.History[n-1].Note
+	}
+	o.Settled(s)
 }
 
 func (o *Observer) done(w *work, r *Reply, took time.Duration) {

@@ -25,7 +25,7 @@ func (j *Journal) Scan(ctx context.Context) error {
 	return j.eachInDoubt(ctx, func(r *keystore.Record) {
 		w := j.workFor(r)
 		if len(w.ask.Means) == 0 {
-			w.step(ctx)
+			j.observe.settled(w, w.step(ctx))
 		}
 	})
 }
@@ -58,8 +58,11 @@ func (j *Journal) round(ctx context.Context) error {
 			defer func() { <-slots; j.gate.leave() }()
 			w.flight = j.flights.join(r.Key)
 			defer j.flights.leave(r.Key, w.flight)
-			for w.step(ctx) == nil {
+			var reply *Reply
+			for reply == nil {
+				reply = w.step(ctx)
 			}
+			j.observe.settled(w, reply)
 		})
 	})
 }
