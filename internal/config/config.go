@@ -59,7 +59,7 @@ type Upstream struct {
 	Bind           Bind              `yaml:"bind" doc:"What a replay is bound to: authorization (the same credential as the first request) or subject (who the credential speaks for). Nothing by default. A repeat after doubt always wants the same credential or subject, unless shared says that every credential used here speaks for one account."`
 	Redact         Redact            `yaml:"redact"`
 	Fingerprint    FingerprintFields `yaml:"fingerprint"`
-	Outcomes       map[int]string    `yaml:"outcomes" doc:"What a status means here: applied, rejected, not_applied or ambiguous, as in {500: rejected}."`
+	Outcomes       map[int]string    `yaml:"outcomes" doc:"What a status means here: applied, rejected, not_applied or ambiguous, as in {500: rejected}. The defaults are in guarantees.md."`
 	WebhookSecret  Later             `yaml:"webhook_secret"`
 	PauseOnUnknown PauseScope        `yaml:"pause_on_unknown" default:"run" doc:"What an unknown call holds up: run (the other effects of its run too) or call (itself alone)."`
 	OnDivergence   Later             `yaml:"on_divergence"`
