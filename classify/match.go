@@ -125,6 +125,58 @@ func (m *Match) Matches(method, path string) bool {
 	return matchSegments(m.segments, path[1:])
 }
 
+// Covers reports whether every request that other is about is one that m is
+// about, as far as it can tell from the patterns side by side: true is certain,
+// false is not.
+func (m *Match) Covers(other *Match) bool {
+	for _, method := range other.methods {
+		if len(m.methods) > 0 && !slices.Contains(m.methods, method) {
+			return false
+		}
+	}
+	if len(other.methods) == 0 && len(m.methods) > 0 {
+		return false
+	}
+	if m.path == "" {
+		return true
+	}
+	return other.path != "" && coversSegments(m.segments, other.segments)
+}
+
+// coversSegments fills, from the ends on, a table of whether one pattern's rest
+// takes all that the other's rest takes.
+func coversSegments(wide, narrow []segment) bool {
+	below := make([]bool, len(narrow)+1)
+	for w := len(wide); w >= 0; w-- {
+		row := make([]bool, len(narrow)+1)
+		for n := len(narrow); n >= 0; n-- {
+			switch {
+			case w == len(wide):
+				row[n] = n == len(narrow)
+			case wide[w].kind == anyDepth:
+				row[n] = below[n] || n < len(narrow) && row[n+1]
+			default:
+				row[n] = n < len(narrow) && wide[w].covers(&narrow[n]) && below[n+1]
+			}
+		}
+		below = row
+	}
+	return below[0]
+}
+
+func (s *segment) covers(other *segment) bool {
+	switch other.kind {
+	case literal:
+		return s.matches(other.text)
+	case anySegment:
+		return s.kind == anySegment
+	case glob:
+		return s.kind == anySegment || s.kind == glob && matchGlob(s.text, other.text)
+	case anyDepth:
+	}
+	return false
+}
+
 // String returns the match as a person would write it.
 func (m *Match) String() string {
 	methods, path := "any method", "any path"

@@ -148,3 +148,87 @@ func BenchmarkMatchWorst(b *testing.B) {
 		m.Matches("POST", path)
 	}
 }
+
+// What one pattern covers it matches, whatever path the other one takes.
+func TestCoversIsNeverWrong(t *testing.T) {
+	segments := []string{"a", "b", "*", "**", "a*", "*b", "a*b"}
+	var patterns []Match
+	for _, first := range segments {
+		for _, second := range append(segments, "") {
+			for _, third := range []string{"none", "a", "*", "**"} {
+				path := "/" + first + "/" + second
+				if third != "none" {
+					path += "/" + third
+				}
+				if m, err := CompileMatch(nil, path); err == nil {
+					patterns = append(patterns, m)
+				}
+			}
+		}
+	}
+	var paths []string
+	for _, first := range []string{"", "a", "b", "ab", "axb", "c"} {
+		paths = append(paths, "/"+first)
+		for _, second := range []string{"", "a", "ab", "b", "c"} {
+			paths = append(paths, "/"+first+"/"+second, "/"+first+"/"+second+"/a", "/"+first+"/"+second+"/", "/"+first+"/"+second+"/c/a")
+		}
+	}
+	covered := 0
+	for i := range patterns {
+		for j := range patterns {
+			wide, narrow := &patterns[i], &patterns[j]
+			if !wide.Covers(narrow) {
+				if i == j {
+					t.Errorf("%s does not cover itself", wide)
+				}
+				continue
+			}
+			covered++
+			for _, path := range paths {
+				if narrow.Matches("POST", path) && !wide.Matches("POST", path) {
+					t.Fatalf("%s covers %s, but %s is the second's alone", wide, narrow, path)
+				}
+			}
+		}
+	}
+	if covered <= len(patterns) {
+		t.Errorf("%d of %d patterns are covered", covered, len(patterns))
+	}
+}
+
+func TestCovers(t *testing.T) {
+	for _, row := range []struct {
+		methods    string
+		wide       string
+		narrow     string
+		narrowFrom string
+		want       bool
+	}{
+		{"", "", "/a", "POST", true},
+		{"POST", "", "/a", "POST", true},
+		{"GET", "", "/a", "POST", false},
+		{"POST", "", "/a", "", false},
+		{"", "/**", "", "", false}, // "" also takes what is no path
+		{"", "/tickets/**", "/tickets", "", true},
+		{"", "/tickets/**", "/tickets/*/comments", "", true},
+		{"", "/**/comments", "/tickets/*/comments", "", true},
+		{"", "/tickets/*", "/tickets/**", "", false},
+		{"", "/v1/tickets", "/tickets", "", false},
+	} {
+		compile := func(method, path string) Match {
+			var methods []string
+			if method != "" {
+				methods = []string{method}
+			}
+			m, err := CompileMatch(methods, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+		wide, narrow := compile(row.methods, row.wide), compile(row.narrowFrom, row.narrow)
+		if got := wide.Covers(&narrow); got != row.want {
+			t.Errorf("%s covers %s: got %v", &wide, &narrow, got)
+		}
+	}
+}

@@ -113,6 +113,19 @@ func TestCheckSaysWhatWouldStart(t *testing.T) {
 	}
 }
 
+// What is allowed and most likely not meant is told, and starts all the same.
+func TestCheckWarnsOfOperations(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "counterfoil.yaml")
+	text := "upstreams:\n  p:\n    url: http://127.0.0.1:1\n    operations:\n      - {name: all, class: effect}\n      - {name: none, class: effect}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code := sidecarOutput(t, []string{"COUNTERFOIL_CONFIG=" + file}, "check")
+	if code != 0 || !strings.Contains(out, "warning: "+file+":6: upstreams.p.operations[1]: never matches, since all ") {
+		t.Errorf("exit code %d:\n%s%s", code, out, errs)
+	}
+}
+
 func TestVersion(t *testing.T) {
 	if out, _, code := sidecarOutput(t, nil, "version"); code != 0 || !strings.HasPrefix(out, "counterfoil ") {
 		t.Errorf("exit code %d: %q", code, out)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"counterfoil/internal/config"
+	"counterfoil/providers"
 )
 
 // newCheckCommand checks what a start would check, and starts nothing.
@@ -24,8 +25,9 @@ func newCheckCommand(env clientEnv) *cobra.Command {
 			}
 			errs := []error{cfg.CheckServe()}
 			for _, u := range cfg.Upstreams {
-				_, err := adapterOf(u)
+				adapter, err := adapterOf(u)
 				errs = append(errs, err)
+				cfg.Warnings = append(cfg.Warnings, providers.Warnings(adapter)...)
 			}
 			if err := errors.Join(errs...); err != nil {
 				return usageError{fmt.Errorf("the configuration has mistakes:\n%w", err)}

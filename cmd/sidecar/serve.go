@@ -102,12 +102,12 @@ type sidecar struct {
 // run serves until ctx ends, then drains. Errors of closing are joined to what
 // ended it.
 func (s *sidecar) run(ctx context.Context) (err error) {
-	for _, w := range s.cfg.Warnings {
-		s.log.Warn(w)
-	}
 	upstreams, err := s.upstreams()
 	if err != nil {
 		return usageError{err}
+	}
+	for _, w := range s.cfg.Warnings {
+		s.log.Warn(w)
 	}
 	defer s.closeAll()
 	listeners, err := s.listen()
@@ -174,6 +174,7 @@ func (s *sidecar) upstream(u *config.Upstream) (*journal.Upstream, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.cfg.Warnings = append(s.cfg.Warnings, providers.Warnings(adapter)...)
 	target := upstream.Config{
 		URL: u.URL, MaxConns: u.MaxConns, CAFile: u.CA, Proxy: s.proxyFunc(),
 		Timeouts: upstream.Timeouts{Connect: u.Timeouts.Connect, FirstByte: u.Timeouts.FirstByte, Idle: u.Timeouts.Idle, Attempt: u.Timeouts.Attempt},
