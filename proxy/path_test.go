@@ -117,6 +117,34 @@ func TestPathForms(t *testing.T) {
 	st.get("/@r:t:c/").isProblem(t, UnknownUpstream)
 }
 
+// A name that is none is said with where it was read, and with those there are.
+func TestUnknownUpstreamIsExplained(t *testing.T) {
+	st := start(t, setup{provider: provide(t, created)})
+	for _, row := range []struct {
+		host, target string
+		want         []string
+	}{
+		{"localhost", "/nobody/x", []string{`The path begins with "nobody"`, "Configured: other, tickets. Write /other/…"}},
+		{"localhost", "/", []string{"The path names no upstream."}},
+		{"nope.localhost:8100", "/v1/charges", []string{`The host names "nope"`, `The path begins with "v1"`}},
+		{"localhost", "/" + strings.Repeat("a", 100) + "/x", []string{strings.Repeat("a", 64) + `"…`}},
+	} {
+		raw := strings.Replace(request("GET", row.target, ""), "Host: localhost", "Host: "+row.host, 1)
+		d := ask(t, st.addr, raw).isProblem(t, UnknownUpstream)
+		for _, want := range row.want {
+			if !strings.Contains(d.Detail, want) {
+				t.Errorf("%s at %s: %q is not in %q", row.target, row.host, want, d.Detail)
+			}
+		}
+	}
+	if got := namesKnown(nil); got != "None is configured." {
+		t.Error(got)
+	}
+	if got := namesKnown(strings.Split(strings.Repeat("a,", 11)+"a", ",")); !strings.Contains(got, "and 2 more") {
+		t.Error(got)
+	}
+}
+
 func TestPathIdentityRefused(t *testing.T) {
 	st := start(t, setup{provider: provide(t, created)})
 	for _, segment := range []string{"@", "@:t", "@r:", "@r:t:", "@r:t:c:d", "@%zz", "@%ff", "@" + strings.Repeat("a", 257), "@r;x=1", "@r;i=", "@r;i=-1", "@r;i=1;i=2", "@r;i=9999999999", "@r;"} {

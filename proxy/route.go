@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 
 	"counterfoil/internal/journal"
@@ -37,7 +39,7 @@ func (x *exchange) findRoute(target string) (route, *journal.Refusal) {
 	if r.upstream = x.upstreamOfHost(host); r.upstream == nil {
 		name, after := firstSegment(rest)
 		if r.upstream = x.upstream(name); r.upstream == nil {
-			return route{}, &journal.Refusal{Problem: UnknownUpstream, Detail: "Paths here begin with the name of a configured upstream, as in /tickets/v1/refunds."}
+			return route{}, x.unknownUpstream(host, name)
 		}
 		r.link += "/" + name
 		rest = after
@@ -47,6 +49,44 @@ func (x *exchange) findRoute(target string) (route, *journal.Refusal) {
 		return route{}, invalidPath(err)
 	}
 	return r, nil
+}
+
+// unknownUpstream says which name was read where, and which ones there are.
+func (x *exchange) unknownUpstream(host, name string) *journal.Refusal {
+	var read string
+	switch {
+	case name == "":
+		read = "The path names no upstream."
+	default:
+		read = "The path begins with " + quoted(name) + ", which is no configured upstream."
+	}
+	if label, found := strings.CutSuffix(hostname(host), ".localhost"); found {
+		read = "The host names " + quoted(label) + ", which is no configured upstream. " + read
+	}
+	return &journal.Refusal{Problem: UnknownUpstream, Detail: read + " " + x.known + " Nothing was sent."}
+}
+
+// quoted shows what a client sent, as far as it makes sense to.
+func quoted(s string) string {
+	const most = 64
+	if len(s) > most {
+		return strconv.QuoteToASCII(s[:most]) + "…"
+	}
+	return strconv.QuoteToASCII(s)
+}
+
+// namesKnown says which upstreams there are and how to reach one.
+func namesKnown(names []string) string {
+	const most = 10
+	if len(names) == 0 {
+		return "None is configured."
+	}
+	slices.Sort(names)
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		text += " and " + strconv.Itoa(more) + " more"
+	}
+	return "Configured: " + text + ". Write /" + names[0] + "/… with the rest of the provider's path."
 }
 
 func invalidPath(err error) *journal.Refusal {

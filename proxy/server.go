@@ -152,6 +152,7 @@ type Server struct {
 	journal   *journal.Journal
 	records   Records
 	origins   map[string]*origin
+	known     string // the names of them, as a refusal says it
 	tokens    []token
 	namespace string
 	// manyNamespaces: the tokens are of more than one tenant.
@@ -208,6 +209,11 @@ func New(cfg Config) (*Server, error) {
 	for _, u := range cfg.Upstreams {
 		complain("upstream "+u.Name, s.addUpstream(u))
 	}
+	names := make([]string, 0, len(cfg.Upstreams))
+	for _, u := range cfg.Upstreams {
+		names = append(names, u.Name)
+	}
+	s.known = namesKnown(names)
 	for t, namespace := range cfg.Tokens {
 		if t == "" {
 			errs = append(errs, errors.New("tokens: one is empty"))
