@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"context"
 	"encoding/json"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -213,6 +215,7 @@ func (x *exchange) refuse(r *journal.Refusal) {
 	}
 	reply := &journal.Reply{Outcome: journal.Refused, Refusal: r, SentKey: sentKey}
 	x.refuseReply(reply)
+	x.logRefusal(r.Problem, k)
 	x.aside(journal.Refused, r.Problem)
 }
 
@@ -225,12 +228,22 @@ func (x *exchange) refuseReply(r *journal.Reply) {
 	}
 	body := d.body()
 	x.whole(&answer{status: d.Status, header: h, own: ownFields(r), length: int64(len(body))}, body)
-	upstream := ""
+}
+
+// logRefusal warns of what is refused before the journal hears of it: no other
+// line tells. Of each problem the first in a minute is enough; asking for a
+// record that is not there is no mistake.
+func (x *exchange) logRefusal(p journal.Problem, k keystore.Key) {
+	level, upstream := slog.LevelDebug, ""
+	more, speak := x.hush.speak(p, time.Now())
+	if speak && p != NotFound {
+		level = slog.LevelWarn
+	}
 	if x.route.upstream != nil {
 		upstream = x.route.upstream.name
 	}
-	x.log.Debug("refused", "problem", string(r.Refusal.Problem), "status", d.Status, "method", x.method,
-		"upstream", upstream, "run", k.Run, "turn", k.Turn, "call", k.Call)
+	x.log.Log(context.Background(), level, "refused", "problem", string(p), "more_since_last_warning", more,
+		"method", x.method, "upstream", upstream, "namespace", k.Namespace, "run", k.Run, "turn", k.Turn, "call", k.Call)
 }
 
 // instance is where to act on what waits for a person, else where the call's

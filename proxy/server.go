@@ -163,6 +163,7 @@ type Server struct {
 	limits         Limits
 	large          *semaphore.Weighted
 	log            *slog.Logger
+	hush           hush
 	observe        func(Aside)
 
 	fast     fasthttp.Server
