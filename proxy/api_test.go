@@ -77,7 +77,7 @@ func TestAPIPagesAndEncoding(t *testing.T) {
 	st := start(t, setup{provider: p})
 	run := "a run/ü:1"
 	for i := range 5 {
-		st.post("a%20run%2Fü%3A1", "..", fmt.Sprint(i), "/tickets/x", "{}")
+		st.post("a%20run%2F%C3%BC%3A1", "..", fmt.Sprint(i), "/tickets/x", "{}")
 	}
 	base := "/-/v1/runs/" + url.PathEscape(run)
 	var seen []string

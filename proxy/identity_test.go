@@ -226,3 +226,25 @@ func BenchmarkRoute(b *testing.B) {
 		}
 	}
 }
+
+// One name has one spelling: percent-encoded UTF-8 (docs/protocol.md).
+func TestRawBytesAreNoIdentity(t *testing.T) {
+	p := provide(t, created)
+	st := start(t, setup{provider: p})
+	for _, raw := range []string{
+		request("POST", "/tickets/x", "{}", "Counterfoil-Run: ü", "Counterfoil-Call: c"),
+		request("POST", "/tickets/x", "{}", "Counterfoil-Run: r", "Counterfoil-Turn: \xfc", "Counterfoil-Call: c"),
+		request("POST", "/tickets/x", "{}", "baggage: counterfoil.run=ü,counterfoil.call=c"),
+		request("POST", "/@ü:1:c/tickets/x", "{}"),
+	} {
+		if d := ask(t, st.addr, raw).isProblem(t, InvalidKey); !strings.Contains(d.Detail, "percent-encode") {
+			t.Errorf("%q: %s", raw, d.Detail)
+		}
+	}
+	if len(p.hits()) != 0 {
+		t.Error("something was sent")
+	}
+	if g := st.post("%C3%BC", "1", "c", "/tickets/x", "{}"); g.outcome() != "executed" {
+		t.Errorf("%d %s", g.status, g.body)
+	}
+}

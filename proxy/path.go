@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"counterfoil/keystore"
 )
@@ -13,6 +14,7 @@ var (
 	errNotOrigin = errors.New(`the target has to begin with "/", or to be a URL of this very host`)
 	errEscape    = errors.New("the path has a % that begins no two-digit escape")
 	errPathChar  = errors.New("the path holds NUL, a control character or a fragment")
+	errNotASCII  = errors.New("it holds bytes that are not ASCII: percent-encode its UTF-8, as in Z%C3%BCrich")
 	errClimbs    = errors.New("the path climbs out of the upstream's base path with dot segments")
 )
 
@@ -204,9 +206,13 @@ func parseIncarnation(s string) (*uint32, error) {
 	return &i, nil
 }
 
-// decodePart undoes percent-encoding and checks the length. The error names
-// where the part stood.
+// decodePart undoes percent-encoding and checks the length. Bytes that are not
+// ASCII are refused: clients spell one name in UTF-8 or Latin-1, and the bytes
+// do not say which. The error names where the part stood.
 func decodePart(where, s string) (string, error) {
+	if !isASCII(s) {
+		return "", partError{where, errNotASCII}
+	}
 	part, err := keystore.DecodePart(s)
 	if err == nil {
 		err = keystore.ValidatePart(part)
@@ -215,6 +221,15 @@ func decodePart(where, s string) (string, error) {
 		return "", partError{where, err}
 	}
 	return part, nil
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // A partError says which part of an identity is not valid, and why.
