@@ -1,6 +1,7 @@
 package classify
 
 import (
+	"cmp"
 	"io"
 	"strings"
 )
@@ -87,7 +88,8 @@ type Request struct {
 	Method string
 	// Target is the origin-form target relative to the upstream's base URL:
 	// a path that begins with "/" and, after a "?", the query. Its bytes are
-	// those the client sent.
+	// those the client sent. An empty path is the base URL itself, without a
+	// slash behind it.
 	Target string
 	// Header holds the end-to-end fields. Host, Content-Length and
 	// Transfer-Encoding are never in it: whoever sends makes them.
@@ -96,10 +98,10 @@ type Request struct {
 	Body []byte
 }
 
-// Path returns the target without its query.
+// Path returns the target without its query, "/" for the base URL itself.
 func (r *Request) Path() string {
 	path, _, _ := strings.Cut(r.Target, "?")
-	return path
+	return cmp.Or(path, "/")
 }
 
 // A Response is what one attempt came to, up to the head of its answer. A

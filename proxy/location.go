@@ -49,8 +49,8 @@ func (r *route) through(target, unchanged string) string {
 	if !found || rest != "" && strings.IndexByte("/?#", rest[0]) < 0 {
 		return unchanged
 	}
-	if !strings.HasPrefix(rest, "/") {
-		rest = "/" + rest
+	if r.link == "" && !strings.HasPrefix(rest, "/") {
+		rest = "/" + rest // the base itself has no path of its own here
 	}
 	if r.link == "" && strings.HasPrefix(rest, "//") {
 		return unchanged // it would read as another host

@@ -15,8 +15,10 @@ func TestRelocate(t *testing.T) {
 	for _, row := range []struct{ link, location, want string }{
 		{"/tickets", "https://api.example.com/v1/e/1?x=1#f", "/tickets/e/1?x=1#f"},
 		{"/tickets", "HTTPS://API.example.com:443/v1/e", "/tickets/e"},
-		{"/tickets", "https://api.example.com/v1", "/tickets/"},
-		{"/tickets", "https://api.example.com/v1?x", "/tickets/?x"},
+		{"/tickets", "https://api.example.com/v1", "/tickets"},
+		{"/tickets", "https://api.example.com/v1?x", "/tickets?x"},
+		{"", "https://api.example.com/v1", "/"},
+		{"/tickets", "/v1/", "/tickets/"},
 		{"/tickets", "//api.example.com/v1/e", "/tickets/e"},
 		{"/tickets", "/v1/e", "/tickets/e"},
 		{"/@r:t/tickets", "/v1/e", "/@r:t/tickets/e"},

@@ -165,11 +165,7 @@ func cutIdentity(target string) (pathIdentity, string, error) {
 		end = len(target)
 	}
 	p, err := parseIdentity(target[2:end])
-	rest := target[end:]
-	if !strings.HasPrefix(rest, "/") {
-		rest = "/" + rest
-	}
-	return p, rest, err
+	return p, target[end:], err
 }
 
 func parseIdentity(s string) (p pathIdentity, err error) {

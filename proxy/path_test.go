@@ -108,8 +108,19 @@ func TestPathForms(t *testing.T) {
 	if hits := p.hits(); len(hits) != 1 || hits[0].target() != "/v1/x" {
 		t.Errorf("%d requests reached the provider", len(hits))
 	}
-	if g := st.get("/tickets?q=1"); g.status != 201 || p.hits()[1].target() != "/v1/?q=1" {
-		t.Errorf("no rest: %d, %s", g.status, p.hits()[1].target())
+	for i, row := range []struct{ addr, target, want string }{
+		{st.addr, "/tickets", "/v1"},
+		{st.addr, "/tickets?q=1", "/v1?q=1"},
+		{st.addr, "/tickets/", "/v1/"},
+		{st.addr, "/tickets/?q=1", "/v1/?q=1"},
+		{st.addr, "/@r/tickets", "/v1"},
+		{st.own, "/", "/v1/"},
+		{st.own, "/@r", "/v1"},
+		{st.own, "/@r?q=1", "/v1?q=1"},
+	} {
+		if g := ask(t, row.addr, request("GET", row.target, "")); g.status != 201 || p.hits()[1+i].target() != row.want {
+			t.Errorf("%s: %d, the provider got %s", row.target, g.status, p.hits()[1+i].target())
+		}
 	}
 	st.get("/nobody/x").isProblem(t, UnknownUpstream)
 	st.get("/").isProblem(t, UnknownUpstream)

@@ -105,16 +105,18 @@ func (x *exchange) upstreamOfHost(host string) *origin {
 	return nil
 }
 
-// firstSegment splits "/name/rest?query" into name and "/rest?query".
+// firstSegment splits "/name/rest?query" into name and "/rest?query". Rest has no
+// path where nothing follows the name, not even a slash.
 func firstSegment(path string) (name, rest string) {
-	end := strings.IndexAny(path[1:], "/?") + 1
-	if end == 0 {
-		return path[1:], "/"
+	path, found := strings.CutPrefix(path, "/")
+	if !found {
+		return "", path
 	}
-	if rest = path[end:]; rest[0] == '?' {
-		rest = "/" + rest
+	end := strings.IndexAny(path, "/?")
+	if end < 0 {
+		end = len(path)
 	}
-	return path[1:end], rest
+	return path[:end], path[end:]
 }
 
 func cutSegmentNamed(path, name string) (rest string, found bool) {

@@ -19,6 +19,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
@@ -39,6 +40,7 @@ type Client struct {
 
 	base      *url.URL
 	prefix    string // before every target on the request line
+	whole     string // what stands there for an empty target
 	host      string // the Host header
 	addr      string // the origin's host:port
 	proxy     *url.URL
@@ -82,6 +84,7 @@ func New(cfg Config) (*Client, error) {
 		tls:      trust,
 		base:     base,
 		prefix:   basePath(base),
+		whole:    cmp.Or(base.EscapedPath(), "/"),
 		host:     base.Host,
 		addr:     address(base),
 		slots:    make(chan struct{}, cfg.MaxConns),
@@ -100,7 +103,8 @@ func (c *Client) useProxy(proxy *url.URL) {
 		c.proxyAuth = "Basic " + base64.StdEncoding.EncodeToString([]byte(proxy.User.Username()+":"+password))
 	}
 	if !c.tunnels() {
-		c.prefix = c.base.Scheme + "://" + c.host + c.prefix // absolute-form, RFC 9112 section 3.2.2
+		origin := c.base.Scheme + "://" + c.host // absolute-form, RFC 9112 section 3.2.2
+		c.prefix, c.whole = origin+c.prefix, origin+c.whole
 	}
 }
 
@@ -109,9 +113,15 @@ func (c *Client) useProxy(proxy *url.URL) {
 func (c *Client) tunnels() bool { return c.proxy != nil && c.base.Scheme == "https" }
 
 // Target returns what stands on the request line for a request's target: the
-// base URL's path without a final slash, then target, bytes untouched. Through
+// base URL's path without a final slash, then target, bytes untouched. Where
+// the target has no path it is the base URL's path as it is configured. Through
 // a plain HTTP proxy the scheme and host stand before it.
-func (c *Client) Target(target string) string { return c.prefix + target }
+func (c *Client) Target(target string) string {
+	if target == "" || target[0] == '?' {
+		return c.whole + target
+	}
+	return c.prefix + target
+}
 
 // Send makes one attempt at r and returns when the whole head of a final
 // answer came, or when none will. The request leaves at most once. r and its

@@ -28,6 +28,20 @@ func TestC67_PathBytesAreUntouched(t *testing.T) {
 	}
 }
 
+// A base URL can be the whole endpoint: nothing is put behind it.
+func TestTheBaseItselfGetsNoSlash(t *testing.T) {
+	p := provide(t, answering(okAnswer))
+	for base, want := range map[string]string{"": "/", "/": "/", "/graphql": "/graphql", "/graphql/": "/graphql/", "/a%2Fb": "/a%2Fb"} {
+		c := newClient(t, Config{URL: "http://" + p.addr + base})
+		for _, query := range []string{"", "?a=b"} {
+			exchangeOK(t, c, request("POST", query, ""), 200, "ok")
+			if got := strings.Fields(p.last().line)[1]; got != want+query {
+				t.Errorf("base %q: the provider got %s, want %s", base, got, want+query)
+			}
+		}
+	}
+}
+
 func TestC67_UnsendableRequestsAreUnsent(t *testing.T) {
 	field := func(name, value string) *classify.Request {
 		r := request("GET", "/", "")
@@ -39,7 +53,6 @@ func TestC67_UnsendableRequestsAreUnsent(t *testing.T) {
 	for name, r := range map[string]*classify.Request{
 		"absolute target":    request("GET", "http://other/x", ""),
 		"asterisk":           request("OPTIONS", "*", ""),
-		"empty target":       request("GET", "", ""),
 		"NUL in target":      request("GET", "/a\x00b", ""),
 		"space in target":    request("GET", "/a b", ""),
 		"CRLF in target":     request("GET", "/a HTTP/1.1\r\nX: y\r\n\r\n", ""),

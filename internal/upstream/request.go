@@ -23,7 +23,7 @@ func checkRequest(r *classify.Request) error {
 	case r.Method == "CONNECT":
 		return errors.New("CONNECT asks for a tunnel, which an upstream is not")
 	case !validTarget(r.Target):
-		return errors.New(`the target does not begin with "/", or holds a space or control character`)
+		return errors.New(`the target begins with neither "/" nor "?", or holds a space or control character`)
 	}
 	for i := range r.Header {
 		if err := checkField(&r.Header[i]); err != nil {
@@ -57,7 +57,7 @@ func validTarget(target string) bool {
 			return false
 		}
 	}
-	return target != "" && target[0] == '/'
+	return target == "" || target[0] == '/' || target[0] == '?'
 }
 
 // compose puts the head and the first part of the body into cn.out, and
