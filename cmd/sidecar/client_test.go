@@ -159,6 +159,20 @@ func (o *operator) fill() {
 	o.begin(callKey("ticket-78", "1", "create_ticket"), "/effects")
 }
 
+// How long an attempt took is not told where only its death is on record: that
+// is found out at the next start, whenever that is.
+func TestAnAttemptOfADeadProcessTookNobodyKnowsHowLong(t *testing.T) {
+	o := newOperator(t, "")
+	k := callKey("r", "1", "c")
+	o.begin(k, "/effects")
+	o.clock.Advance(3 * time.Hour)
+	o.apply(k, keystore.Event{Kind: keystore.EpochDied}, "")
+	text := o.prints("show", "r:1:c")
+	if strings.Contains(text, "3h0m1.5s") || !strings.Contains(text, "?     lost") {
+		t.Errorf("got\n%s", text)
+	}
+}
+
 func TestTables(t *testing.T) {
 	o := newOperator(t, "")
 	empty := []struct{ args, want string }{{"runs", "No runs.\n"}, {"unknown", "No unknown calls.\n"}}

@@ -214,16 +214,27 @@ func (c *client) printAttempts(at clock, call *view.Call) error {
 	t := newTable(c.env.stdout, "ATTEMPT", "BEGUN", "TOOK", "EVIDENCE", "OUTCOME", "WHY")
 	for i := range call.Attempts {
 		a := &call.Attempts[i]
-		number, took := fmt.Sprint(a.Number), ""
+		number := fmt.Sprint(a.Number)
 		if a.Resend {
 			number += " (resend)"
 		}
-		if !a.EndedAt.IsZero() {
-			took = a.EndedAt.Sub(a.BegunAt).Round(time.Millisecond).String()
-		}
-		t.row(number, at.moment(a.BegunAt), took, attemptText(a), a.Outcome, clipped(a.Reason, reasonWidth))
+		t.row(number, at.moment(a.BegunAt), tookText(a, call.History), attemptText(a), a.Outcome, clipped(a.Reason, reasonWidth))
 	}
 	return t.w.Flush()
+}
+
+// tookText is how long an attempt took. One whose process died ended when nobody
+// looked: what is on record is when that was found out.
+func tookText(a *view.Attempt, history []view.Change) string {
+	if a.EndedAt.IsZero() {
+		return ""
+	}
+	for i := range history {
+		if history[i].Event == keystore.EpochDied.String() && history[i].At.Equal(a.EndedAt) {
+			return "?"
+		}
+	}
+	return a.EndedAt.Sub(a.BegunAt).Round(time.Millisecond).String()
 }
 
 func (c *client) printHistory(at clock, history []view.Change) error {
