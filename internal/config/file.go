@@ -204,8 +204,22 @@ func (l *loader) readStruct(v reflect.Value, n *yaml.Node, p place) {
 		if len(l.complaints) >= complaintsMax {
 			return // a suggestion takes time
 		}
+		if v.Type() == reflect.TypeFor[Config]() && isField(reflect.TypeFor[Upstream](), e.name) {
+			l.complain(e.at, "unknown field here: it belongs to an upstream, as upstreams.<name>.%s", e.name)
+			continue
+		}
 		l.complain(e.at, "unknown field%s", suggestion(e.name, slices.Collect(maps.Keys(fields))))
 	}
+}
+
+// isField reports whether t has a field of that name in the file.
+func isField(t reflect.Type, name string) bool {
+	for f := range t.Fields() {
+		if f.Tag.Get("yaml") == name {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *loader) readList(v reflect.Value, n *yaml.Node, p place) {
