@@ -162,24 +162,6 @@ func TestAliasesAreFollowed(t *testing.T) {
 	}
 }
 
-// The manual's examples are adapters that load.
-func TestTheManualsExamplesLoad(t *testing.T) {
-	manual, err := os.ReadFile("../docs/adapters.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := strings.Split(string(manual), "```yaml\n")[1:]
-	if len(blocks) < 3 {
-		t.Fatalf("%d examples", len(blocks))
-	}
-	for _, block := range blocks {
-		text, _, _ := strings.Cut(block, "```")
-		if _, err := parseText(t, "docs/adapters.md", text); err != nil {
-			t.Errorf("%s\n%v", text, err)
-		}
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*/*.yaml")
 	if err != nil {

@@ -126,6 +126,32 @@ func TestCheckWarnsOfOperations(t *testing.T) {
 	}
 }
 
+// What the adapters' page shows is a right configuration, and warned of nowhere.
+func TestTheAdaptersPageIsRight(t *testing.T) {
+	page, err := os.ReadFile("../../docs/adapters.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(page), "```yaml\n")[1:]
+	if len(blocks) < 3 {
+		t.Fatalf("%d blocks", len(blocks))
+	}
+	for i, block := range blocks {
+		text, _, _ := strings.Cut(block, "```")
+		if i > 0 {
+			text = "upstreams:\n  p:\n    url: http://127.0.0.1:1\n    " + strings.ReplaceAll(text, "\n", "\n    ")
+		}
+		file := filepath.Join(t.TempDir(), "counterfoil.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, errs, code := sidecarOutput(t, []string{"COUNTERFOIL_CONFIG=" + file}, "check")
+		if code != 0 || strings.Contains(out, "warning") {
+			t.Errorf("block %d: exit code %d:\n%s%s", i, code, out, errs)
+		}
+	}
+}
+
 func TestVersion(t *testing.T) {
 	if out, _, code := sidecarOutput(t, nil, "version"); code != 0 || !strings.HasPrefix(out, "counterfoil ") {
 		t.Errorf("exit code %d: %q", code, out)

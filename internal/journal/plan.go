@@ -183,7 +183,7 @@ func (w *work) noMeans(class classify.Class) string {
 	case w.upstream.Sender == nil:
 		return "upstream " + name + " is not configured any more"
 	case w.upstream.Adapter == nil:
-		return "upstream " + name + " has no operations, so nothing says how to ask its provider, or that the provider deduplicates a repeat"
+		return "upstream " + name + " has no operations, so nothing says how to ask its provider"
 	case w.op == nil:
 		return "no operation of upstream " + name + " matches this " + w.call.Request.Method +
 			": a path pattern has to match the whole target up to its query, relative to the upstream's url"
