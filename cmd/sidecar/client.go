@@ -68,9 +68,31 @@ func (c *client) query() url.Values {
 	return q
 }
 
+// addKeyArgument lets a command take a key that begins with "-:", the printed
+// form of a call without a run: the parser of flags sees the flag ":" in it.
+func addKeyArgument(cmd *cobra.Command) {
+	cmd.Flags().StringArrayP(keyFlag, ":", nil, "the rest of a key that begins with -:")
+	cmd.Flags().Lookup(keyFlag).Hidden = true
+}
+
+const keyFlag = "key-without-run"
+
+// arguments are those that stand bare, and keys that were taken for a flag.
+func arguments(cmd *cobra.Command, bare []string) []string {
+	keys, err := cmd.Flags().GetStringArray(keyFlag)
+	if err != nil {
+		return bare // it takes none
+	}
+	for _, rest := range keys {
+		bare = append(bare, "-:"+rest)
+	}
+	return bare
+}
+
 // exactly is the check of a command's arguments: as many as are named.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
+		args = arguments(cmd, args)
 		if len(args) == len(names) {
 			return nil
 		}

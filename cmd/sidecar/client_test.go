@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -291,6 +292,41 @@ func TestResolveSaysWhatTheFlagsSay(t *testing.T) {
 		if err != nil || r.Receipt.Status != row.status || r.Receipt.Header.Value("Content-Type") != row.header || string(body) != row.body {
 			t.Errorf("%q: receipt %d %v %q, %v", row.flags, r.Receipt.Status, r.Receipt.Header, body, err)
 		}
+	}
+}
+
+// What the tables print as a key, the commands take: of a call without a run,
+// and of a run whose name begins like a flag.
+func TestKeysThatLookLikeFlags(t *testing.T) {
+	o := newOperator(t, "")
+	for i, run := range []string{"-", "-prod", "--json"} {
+		turn := []string{"=3", "-", "="}[i]
+		for j, flags := range [][]string{{"--abandon", "--note", "-:-:x"}, {"--note=-:-:x", "--abandon"}} {
+			k := callKey(run, turn, fmt.Sprintf("abc%d%d", i, j))
+			o.lose(k, "/", "")
+			printed := strings.Fields(strings.Split(o.prints("unknown"), "\n")[1])[0]
+			for _, args := range [][]string{
+				{"show", printed}, {"show", printed, "--namespace", "default"}, {"show", "--namespace", "default", printed}, {"show", "--", printed},
+				append(append([]string{"resolve"}, flags...), printed), append([]string{"resolve", printed}, flags...),
+			} {
+				if out := o.prints(args...); !strings.Contains(out, printed) {
+					t.Errorf("%q: %s", args, out)
+				}
+			}
+			r, err := o.store.Call(t.Context(), k)
+			if err != nil || r.State != keystore.Abandoned || r.History[len(r.History)-1].Note != "-:-:x" {
+				t.Errorf("%s: %+v, %v", printed, r, err)
+			}
+		}
+		name := strings.Fields(strings.Split(o.prints("runs"), "\n")[1+i])[0]
+		if out := o.prints("show", name); !strings.Contains(out, "abc"+fmt.Sprint(i)) {
+			t.Errorf("show %s: %s", name, out)
+		}
+	}
+	o.fails(2, "takes RUN:TURN:CALL", "resolve", "-:-:abc", "-:-:def", "--abandon")
+	o.fails(2, "no argument", "runs", "x")
+	if out := o.prints("show", "--help"); strings.Contains(out, keyFlag) {
+		t.Errorf("the help speaks of a flag that is none: %s", out)
 	}
 }
 

@@ -124,7 +124,17 @@ func (c clock) age(t time.Time) string {
 
 // keyText is a call's key as resolve and show take it.
 func keyText(c *view.Call) string {
-	return keystore.Key{Run: c.Run, Turn: c.Turn, Call: c.Call}.String()
+	key := runText(c.Run) + ":" + keystore.EncodePart(c.Turn) + ":" + keystore.EncodePart(c.Call)
+	return strings.ReplaceAll(key, ":=", ":%3D") // or the parser of flags drops it behind -:
+}
+
+// runText is a run's name as show takes it: none looks like a flag.
+func runText(run string) string {
+	text := keystore.EncodePart(run)
+	if rest, ok := strings.CutPrefix(text, "-"); ok && rest != "" {
+		return "%2D" + rest
+	}
+	return text
 }
 
 func requestText(c *view.Call) string { return c.Method + " " + clipped(c.Target, targetWidth) }

@@ -42,10 +42,11 @@ the call's provider key is in "sidecar unknown".
 A decision is taken once and kept in the call's history.`,
 		Example: `  sidecar resolve ticket-77:3:send_email --not-applied --note "not in the outbox"
   sidecar resolve ticket-77:3:charge --applied --status 201 --content-type application/json --body-file charge.json`,
-		RunE: func(cmd *cobra.Command, args []string) error { return c.resolve(cmd, args[0], o) },
+		RunE: func(cmd *cobra.Command, args []string) error { return c.resolve(cmd, arguments(cmd, args)[0], o) },
 	}
 	c.addFlags(cmd)
 	c.addNamespaceFlag(cmd)
+	addKeyArgument(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&o.applied, "applied", false, "the effect exists")
 	f.BoolVar(&o.notApplied, "not-applied", false, "nothing happened and nothing will")

@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"counterfoil/internal/view"
-	"counterfoil/keystore"
 )
 
 func newRunsCommand(env clientEnv) *cobra.Command {
@@ -42,7 +41,7 @@ func (c *client) runs(cmd *cobra.Command) error {
 	t := newTable(c.env.stdout, "RUN", "CALLS", "STATES", "CREATED", "CHANGED")
 	for _, r := range list.Items {
 		calls, states := totalsText(r.Totals)
-		t.row(keystore.EncodePart(r.Run), fmt.Sprint(calls), states, at.moment(r.CreatedAt), at.when(r.UpdatedAt))
+		t.row(runText(r.Run), fmt.Sprint(calls), states, at.moment(r.CreatedAt), at.when(r.UpdatedAt))
 	}
 	if err := t.w.Flush(); err != nil {
 		return err

@@ -22,7 +22,7 @@ receipt and its history. Names are written as the tables print them: special
 characters percent-encoded.`,
 		Example: "  sidecar show ticket-77\n  sidecar show ticket-77:3:send_email\n  sidecar show ticket-77 --turn 3 --call send_email",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			k, err := c.shown(args[0], turn, call, cmd.Flags().Changed("turn"))
+			k, err := c.shown(arguments(cmd, args)[0], turn, call, cmd.Flags().Changed("turn"))
 			switch {
 			case err != nil:
 				return err
@@ -34,6 +34,7 @@ characters percent-encoded.`,
 	}
 	c.addFlags(cmd)
 	c.addNamespaceFlag(cmd)
+	addKeyArgument(cmd)
 	c.addPageFlags(cmd)
 	cmd.Flags().StringVar(&turn, "turn", keystore.NoPart, "turn of the call, with --call")
 	cmd.Flags().StringVar(&call, "call", "", "show this call of the run")
@@ -109,7 +110,7 @@ func (c *client) printRun(run *view.Run) error {
 	at := clock{c.env.now()}
 	calls, states := totalsText(run.Totals)
 	facts := newTable(c.env.stdout)
-	facts.row("run", keystore.EncodePart(run.Run))
+	facts.row("run", runText(run.Run))
 	facts.row("namespace", run.Namespace)
 	facts.row("calls", strings.TrimSuffix(fmt.Sprintf("%d: %s", calls, states), ": "))
 	facts.row("created", at.when(run.CreatedAt))
