@@ -176,7 +176,7 @@ func TestAnAttemptOfADeadProcessTookNobodyKnowsHowLong(t *testing.T) {
 
 func TestTables(t *testing.T) {
 	o := newOperator(t, "")
-	empty := []struct{ args, want string }{{"runs", "No runs.\n"}, {"unknown", "No unknown calls.\n"}}
+	empty := []struct{ args, want string }{{"runs", "No runs in the sidecar's own namespace; --namespace names another.\n"}, {"unknown", "No unknown calls.\n"}}
 	for _, row := range empty {
 		if got := o.prints(row.args); got != row.want {
 			t.Errorf("%s of an empty journal: %q", row.args, got)
@@ -215,6 +215,31 @@ func TestTables(t *testing.T) {
 	}
 	if text != string(want) {
 		t.Errorf("%s differs; run go test ./cmd/sidecar -run TestTables -rewrite-tables and read the difference\n%s", path, text)
+	}
+}
+
+// A call of another namespace is decided about with what unknown prints.
+func TestOtherNamespaces(t *testing.T) {
+	o := newOperator(t, "")
+	k := callKey("r", "1", "c")
+	k.Namespace = "team-a"
+	o.lose(k, "/", "")
+	if out := o.prints("runs", "--namespace", "team-b"); out != "No runs in namespace team-b.\n" {
+		t.Errorf("runs: %s", out)
+	}
+	if out := o.prints("runs", "--namespace", "team-a"); !strings.Contains(out, "team-a") {
+		t.Errorf("runs: %s", out)
+	}
+	lines := strings.Split(o.prints("unknown"), "\n")
+	row, footer := strings.Fields(lines[1]), lines[len(lines)-2]
+	_, command, found := strings.Cut(footer, "sidecar ")
+	if !found {
+		t.Fatalf("the last line names no command: %s", footer)
+	}
+	command, _, _ = strings.Cut(command, " | ")
+	o.prints(strings.Fields(strings.NewReplacer("CALL", row[0], "NAMESPACE", row[1]).Replace(command))...)
+	if r, err := o.store.Call(t.Context(), k); err != nil || r.State != keystore.Succeeded {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 

@@ -12,7 +12,8 @@ func newRunsCommand(env clientEnv) *cobra.Command {
 	c := &client{env: env}
 	cmd := &cobra.Command{
 		Use: "runs", Short: "List the runs, oldest first", Args: exactly(),
-		Long: "Lists the runs of a namespace in order of creation, with their calls by state.",
+		Long: `Lists the runs of a namespace in order of creation, with their calls by state.
+Where the sidecar has tokens, its runs are in the tokens' namespaces: name one.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.runs(cmd) },
 	}
 	c.addFlags(cmd)
@@ -34,14 +35,18 @@ func (c *client) runs(cmd *cobra.Command) error {
 		return c.printJSON(raw)
 	}
 	if len(list.Items) == 0 {
-		fmt.Fprintln(c.env.stdout, "No runs.")
+		where := "the sidecar's own namespace; --namespace names another"
+		if c.namespace != "" {
+			where = "namespace " + printable(c.namespace)
+		}
+		fmt.Fprintf(c.env.stdout, "No runs in %s.\n", where)
 		return nil
 	}
 	at := clock{c.env.now()}
-	t := newTable(c.env.stdout, "RUN", "CALLS", "STATES", "CREATED", "CHANGED")
+	t := newTable(c.env.stdout, "RUN", "NAMESPACE", "CALLS", "STATES", "CREATED", "CHANGED")
 	for _, r := range list.Items {
 		calls, states := totalsText(r.Totals)
-		t.row(runText(r.Run), fmt.Sprint(calls), states, at.moment(r.CreatedAt), at.when(r.UpdatedAt))
+		t.row(runText(r.Run), r.Namespace, fmt.Sprint(calls), states, at.moment(r.CreatedAt), at.when(r.UpdatedAt))
 	}
 	if err := t.w.Flush(); err != nil {
 		return err

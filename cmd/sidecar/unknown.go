@@ -46,6 +46,6 @@ func (c *client) unknown(cmd *cobra.Command) error {
 		return err
 	}
 	c.printMore(list.Next)
-	fmt.Fprintln(c.env.stdout, "\nDecide with: sidecar resolve CALL --applied | --not-applied | --abandon | --recheck")
+	fmt.Fprintln(c.env.stdout, "\nDecide with: sidecar resolve CALL --namespace NAMESPACE --applied | --not-applied | --abandon | --recheck")
 	return nil
 }

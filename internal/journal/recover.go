@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"counterfoil/classify"
@@ -86,7 +87,7 @@ func (w *work) stop(r *keystore.Record, reason keystore.Reason) *Reply {
 	case keystore.UnknownOutcome:
 		reply.Outcome = OutcomeUnknown
 		refusal.EffectPossible = true
-		refusal.Detail = "Nobody can tell whether this call had its effect, so it is not sent again. A person has to look and decide: sidecar resolve " + w.ask.Key.String() + " --applied, --not-applied or --abandon."
+		refusal.Detail = "Nobody can tell whether this call had its effect, so it is not sent again. A person has to look and decide: " + resolveCommand(w.ask.Key) + " with one of --applied, --not-applied, --abandon and --recheck."
 		if refusal.UpstreamStatus == 0 {
 			refusal.UpstreamStatus = lastStatus(r)
 		}
@@ -98,11 +99,37 @@ func (w *work) stop(r *keystore.Record, reason keystore.Reason) *Reply {
 	case keystore.CallDenied:
 		refusal.Detail = "A person refused this call. Nothing was sent."
 	case keystore.CallAbandoned:
-		refusal.Detail = "A person gave this call up. It is not sent again under this key."
+		refusal.Detail = "A person gave this call up, and that is final: it is not sent again under this key, and its effect may exist. Go on without its answer, or ask who decided what to do instead."
 	case keystore.ReceiptExpired:
 		refusal.Detail = "This call was made long ago, and its receipt is no longer kept. It is not sent again."
 	}
 	return reply
+}
+
+// resolveCommand is what a person types to decide about a call, as a shell takes
+// it. Which namespace the sidecar takes by default is not known here.
+func resolveCommand(k keystore.Key) string {
+	key := k.String()
+	if strings.HasPrefix(key, "-") && !strings.HasPrefix(key, "-:") {
+		key = "%2D" + key[1:] // not a flag
+	}
+	command := "sidecar resolve " + shellWord(strings.ReplaceAll(key, ":=", ":%3D"))
+	if k.Namespace != "default" {
+		command += " --namespace=" + shellWord(k.Namespace)
+	}
+	return command
+}
+
+// shellWord quotes what a shell would read as more than a word: names are the
+// agents' to choose.
+func shellWord(s string) string {
+	isPlain := func(r rune) bool {
+		return r >= '0' && r <= '9' || r|0x20 >= 'a' && r|0x20 <= 'z' || strings.ContainsRune("-_.:%@+", r)
+	}
+	if strings.TrimFunc(s, isPlain) == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 func lastStatus(r *keystore.Record) int {
