@@ -43,10 +43,10 @@ func (c *client) runs(cmd *cobra.Command) error {
 		return nil
 	}
 	at := clock{c.env.now()}
-	t := newTable(c.env.stdout, "RUN", "NAMESPACE", "CALLS", "STATES", "CREATED", "CHANGED")
+	t := newTable(c.env.stdout, "RUN", "NAMESPACE", "STATE", "CALLS", "BY STATE", "CREATED", "CHANGED")
 	for _, r := range list.Items {
 		calls, states := totalsText(r.Totals)
-		t.row(runText(r.Run), r.Namespace, fmt.Sprint(calls), states, at.moment(r.CreatedAt), at.when(r.UpdatedAt))
+		t.row(runText(r.Run), r.Namespace, r.State, fmt.Sprint(calls), states, at.moment(r.CreatedAt), at.when(r.UpdatedAt))
 	}
 	if err := t.w.Flush(); err != nil {
 		return err

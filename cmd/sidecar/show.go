@@ -106,12 +106,21 @@ func (c *client) showRun(cmd *cobra.Command, name string) error {
 	return c.printRun(&run)
 }
 
+// runState says what a paused run waits for.
+func runState(run *view.Run) string {
+	if n := run.Totals[keystore.Unknown.String()]; run.State == "paused" {
+		return fmt.Sprintf("paused: its other effects are refused until the unknown (%d) are decided about, unless their upstream says pause_on_unknown: call", n)
+	}
+	return run.State
+}
+
 func (c *client) printRun(run *view.Run) error {
 	at := clock{c.env.now()}
 	calls, states := totalsText(run.Totals)
 	facts := newTable(c.env.stdout)
 	facts.row("run", runText(run.Run))
 	facts.row("namespace", run.Namespace)
+	facts.row("state", runState(run))
 	facts.row("calls", strings.TrimSuffix(fmt.Sprintf("%d: %s", calls, states), ": "))
 	facts.row("created", at.when(run.CreatedAt))
 	facts.row("changed", at.when(run.UpdatedAt))

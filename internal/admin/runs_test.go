@@ -34,7 +34,7 @@ func TestRunsAndTheirCalls(t *testing.T) {
 		t.Errorf("runs of team-b: %+v", got)
 	}
 	run := decode[view.Run](t, b.get(RunPath("ticket-77")))
-	if run.Calls == nil || len(run.Calls.Items) != 2 || run.Calls.Items[1].State != "unknown" {
+	if run.State != "paused" || run.Calls == nil || len(run.Calls.Items) != 2 || run.Calls.Items[1].State != "unknown" {
 		t.Errorf("run %+v", run)
 	}
 	if run := decode[view.Run](t, b.get(RunPath(other.Run))); run.Run != other.Run || len(run.Calls.Items) != 1 {

@@ -46,8 +46,8 @@ func ListOf[S, T any](l keystore.List[S], show func(S) T) *List[T] {
 type Run struct {
 	Namespace string `json:"namespace,omitempty"`
 	Run       string `json:"run"`
-	// State is active, or paused while a call of it is unknown. Agents see it.
-	State     string    `json:"state,omitempty"`
+	// State is active, or paused while a call of it is unknown.
+	State     string    `json:"state"`
 	CreatedAt time.Time `json:"created_at"`
 	// UpdatedAt is when something of the run last changed, exact to the store's
 	// retention step.
@@ -73,7 +73,6 @@ func RunOf(s *keystore.RunSummary, who Audience) *Run {
 	}
 	if who == Operator {
 		v.Namespace = s.Namespace
-		return v
 	}
 	v.State = "active"
 	if s.Calls[keystore.Unknown] > 0 && s.Name != keystore.NoPart {
