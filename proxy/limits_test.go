@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -292,5 +293,30 @@ func TestAListenerOutlastsAShortageOfDescriptors(t *testing.T) {
 	st.stop()
 	if err := <-served; err != nil {
 		t.Errorf("serving ended with %v", err)
+	}
+}
+
+// When its time is up, Shutdown cuts off what is under way and tells the clients
+// so, reads and effects alike.
+func TestShutdownCutsOff(t *testing.T) {
+	for method, want := range map[string]int{"GET": 502, "POST": 503} {
+		arrived, over := make(chan struct{}), make(chan struct{})
+		p := provide(t, func(net.Conn, *heard) {
+			close(arrived)
+			<-over
+		})
+		st := start(t, setup{provider: p})
+		c := dial(t, st.addr)
+		c.say(request(method, "/tickets/x", "", "Counterfoil-Run: r", "Counterfoil-Call: c"))
+		<-arrived
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := st.server.Shutdown(ctx); err != nil {
+			t.Errorf("%s: %v", method, err)
+		}
+		if g, err := c.hear(method); err != nil || g.status != want {
+			t.Errorf("%s: %+v, %v", method, g, err)
+		}
+		close(over)
 	}
 }

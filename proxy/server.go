@@ -325,14 +325,25 @@ func (s *Server) Serve(ln net.Listener, upstream string) error {
 	return err
 }
 
-// Shutdown takes no new connections, waits for the requests under way, and cuts
-// off those that are left when ctx ends. The journal is drained by itself,
-// before: a request cut off here has its receipt all the same.
+// partingMax is how long clients may take the answers that say that their
+// requests were cut off.
+const partingMax = time.Second
+
+// Shutdown takes no new connections and waits for the requests under way. When
+// ctx ends it cuts off those that are left: an attempt on the wire is lost, and
+// its call in doubt, which the client is told. One second later it hangs up.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	// fasthttp would wait five seconds for what a new connection may say.
 	s.hangUp(func(c *conn) bool { return !c.begun.Load() })
-	err := s.fast.ShutdownWithContext(ctx)
+	parting, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer hangUp()
+	stop := context.AfterFunc(ctx, func() {
+		s.cut()
+		time.AfterFunc(partingMax, hangUp)
+	})
+	defer stop()
+	err := s.fast.ShutdownWithContext(parting)
 	s.cut()
 	if err == nil {
 		return nil

@@ -22,6 +22,7 @@ var version = ""
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // who asks a second time gets the end at once
 	root := newRoot(osEnv())
 	err := root.ExecuteContext(ctx)
 	stop()

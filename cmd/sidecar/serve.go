@@ -37,8 +37,8 @@ const (
 	// GOMEMLIMIT says otherwise: compaction needs tens of MiB for a moment, and
 	// without a goal twice that stays.
 	memoryGoal = 320 << 20
-	// shutdownGrace is for what remains after the drain: last answers, and the
-	// store's last commit.
+	// shutdownGrace bounds what remains after the drain: what was cut off goes on
+	// record, and the admin listener gives its last answers.
 	shutdownGrace = 5 * time.Second
 )
 
@@ -285,21 +285,27 @@ func (s *sidecar) serve(ctx context.Context, store keystore.Store, l *listeners)
 	}
 }
 
-// shutdown drains within the configured bound. What is in flight after it is cut
-// off, and in doubt at the next start.
+// shutdown drains within the configured bound. What is in flight then is cut
+// off: it goes on record as lost, and is in doubt at the next start.
 func (s *sidecar) shutdown(end context.CancelFunc) error {
 	s.admin.Enter(admin.Draining)
 	s.log.Info("draining", "at_most", time.Duration(s.cfg.Drain))
 	bound, cancel := context.WithTimeout(context.Background(), time.Duration(s.cfg.Drain))
 	defer cancel()
-	if err := s.journal.Drain(bound); err != nil {
-		s.log.Warn("calls in flight are cut off, and will be in doubt", "error", err)
+	drained := s.journal.Drain(bound)
+	if drained != nil {
+		s.log.Warn("the time to drain is over: calls in flight are cut off, and those that have no answer are in doubt", "after", time.Duration(s.cfg.Drain))
 	}
 	end()
+	if err := s.proxy.Shutdown(bound); err != nil {
+		s.log.Warn("clients did not take their last answers", "error", err)
+	}
 	grace, cancelGrace := context.WithTimeout(context.Background(), shutdownGrace)
 	defer cancelGrace()
-	if err := s.proxy.Shutdown(grace); err != nil {
-		s.log.Warn("connections are cut off", "error", err)
+	if drained != nil {
+		if err := s.journal.Drain(grace); err != nil {
+			s.log.Warn("calls that were cut off are not on record: they are in doubt at the next start", "error", err)
+		}
 	}
 	if err := s.admin.Shutdown(grace); err != nil {
 		s.log.Warn("the admin listener is cut off", "error", err)

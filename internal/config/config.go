@@ -31,7 +31,7 @@ type Config struct {
 	Encryption   Secret    `env:"COUNTERFOIL_ENCRYPTION_KEY" yaml:"encryption_key" doc:"32 bytes in base64. Not supported yet: refused when set, since nothing would be sealed."`
 	Retention    Retention `env:"COUNTERFOIL_RETENTION" yaml:"retention" default:"after_end=30d,after_change=90d,tombstone=400d" doc:"How long a run is kept after its end, after its last change at the latest, and its tombstones. What is left out keeps its default; one duration alone is after_end. In the file also a mapping of the three."`
 	Reserve      Size      `env:"COUNTERFOIL_RESERVE" yaml:"reserve" default:"256MiB" doc:"Free disk below which new effects are refused, 1MiB to 1TiB."`
-	Drain        Drain     `env:"COUNTERFOIL_DRAIN" yaml:"drain" default:"30s" doc:"How long calls in flight may take to end once the sidecar is told to stop, 0s to 1h."`
+	Drain        Drain     `env:"COUNTERFOIL_DRAIN" yaml:"drain" default:"30s" doc:"How long calls in flight may take to end once the sidecar is told to stop, 0s to 1h; then they are cut off, and in doubt where they have no answer."`
 	LogLevel     LogLevel  `env:"COUNTERFOIL_LOG_LEVEL" yaml:"log_level" default:"info" doc:"debug, info, warn or error."`
 	LogFormat    LogFormat `env:"COUNTERFOIL_LOG_FORMAT" yaml:"log_format" default:"text" doc:"text or json."`
 	Proxy        ProxySetting

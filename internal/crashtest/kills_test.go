@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 )
@@ -253,12 +254,15 @@ func TestDrainIsBounded(t *testing.T) {
 			if code := s.ended(); code != 0 {
 				t.Errorf("exit code %d:\n%s", code, s.stderr)
 			}
-			if took := time.Since(began); took > 10*time.Second {
-				t.Errorf("the end took %s", took)
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("the end took %s, with 300 ms to drain", took)
+			}
+			if text := s.stderr.String(); strings.Contains(text, "level=ERROR") || !strings.Contains(text, "cut off") {
+				t.Errorf("our own end is logged as a fault, or not what it cut off:\n%s", text)
 			}
 			release()
-			if r := await(t, "the agent's end", answered); r.err == nil && r.status < 400 {
-				t.Errorf("a call that was cut off was answered %s", r)
+			if r := await(t, "the agent's end", answered); r.err != nil || r.status != http.StatusServiceUnavailable || r.problem() != "draining" {
+				t.Errorf("a call that was cut off was answered %s, %v", r, r.err)
 			}
 			s = b.released()
 			r := s.ask(c)
@@ -266,6 +270,28 @@ func TestDrainIsBounded(t *testing.T) {
 			checkRepeat(t, s, c, r)
 		})
 	}
+}
+
+// TestTheSecondSignalEndsAtOnce: who asks twice does not wait for the drain.
+func TestTheSecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.env = []string{"COUNTERFOIL_DRAIN=1h"}
+	s, c := b.released(), things("lookup", "plain")
+	answered, release := s.held(c)
+	s.terminate()
+	s.untilDraining()
+	s.terminate()
+	if code := s.ended(); code != -1 {
+		t.Errorf("exit code %d: not ended by the signal", code)
+	}
+	release()
+	await(t, "the agent's end", answered)
+	b.env = nil
+	s = b.released()
+	r := s.ask(c)
+	checkVerdict(t, b.provider, c, r, afterKill["lookup"])
+	checkRepeat(t, s, c, r)
 }
 
 // TestNothingIsLeftListening: a sidecar that has ended, however it did, gives its

@@ -224,10 +224,16 @@ func (j *Journal) Close() { close(j.closed) }
 // step asks the store what may be done about the call, and does it. It returns
 // nil where the store has to be asked again.
 func (w *work) step(ctx context.Context) *Reply {
+	if ctx.Err() != nil {
+		return w.cutOff()
+	}
 	turn := w.flight.turn()
 	crashpoint.Reach(crashpoint.BeginBefore)
 	admission, orphan, err := w.begin(ctx)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return w.cutOff()
+	case err != nil:
 		return w.storeTrouble(err)
 	}
 	if orphan {
@@ -248,6 +254,15 @@ func (w *work) step(ctx context.Context) *Reply {
 		return w.stop(admission.Record, v.Reason)
 	}
 	return w.storeTrouble(fmt.Errorf("verdict %d: %w", admission.Verdict.Action, keystore.ErrCorrupt))
+}
+
+// cutOff answers when the life of the process ends before the call does.
+func (w *work) cutOff() *Reply {
+	detail := "This sidecar is shutting down and sent nothing. Send the same key again, to the next one."
+	if w.attempted {
+		detail = "This sidecar is shutting down, and had to give up an attempt that may have had its effect. Send the same key again, to the next one: it finds out."
+	}
+	return w.refuse(nil, &Refusal{Problem: Draining, Detail: detail, RetryAfter: time.Second, EffectPossible: w.attempted || w.doubted, UpstreamStatus: w.upstreamStatus})
 }
 
 func (w *work) begin(ctx context.Context) (a keystore.Admission, orphan bool, err error) {
