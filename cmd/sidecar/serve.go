@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/url"
 	"runtime/debug"
 	"strings"
@@ -28,9 +27,9 @@ import (
 )
 
 const (
-	// lockWait is how long a sidecar that starts waits for one that is about to
-	// end on the same directory, as in a rolling restart.
-	lockWait = 15 * time.Second
+	// restartSlack is how much longer than the drain a sidecar that starts waits
+	// for one that is about to end, as in a rolling restart.
+	restartSlack = shutdownGrace + 10*time.Second
 	// sweepPause is how long retention rests when nothing is left to do.
 	sweepPause = 10 * time.Minute
 	// memoryGoal is what the garbage collector aims to stay under, unless
@@ -110,7 +109,7 @@ func (s *sidecar) run(ctx context.Context) (err error) {
 		s.log.Warn(w)
 	}
 	defer s.closeAll()
-	listeners, err := s.listen()
+	listeners, err := s.listen(ctx)
 	if err != nil {
 		return err
 	}
@@ -120,17 +119,24 @@ func (s *sidecar) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	defer func() {
+		s.closeAll() // the journal before its store
+		err = errors.Join(err, store.Close())
+	}()
 	if err := s.build(store, upstreams, listeners); err != nil {
 		return err
 	}
 	return s.serve(ctx, store, listeners)
 }
 
+// restartWait is how long to wait for what another sidecar still holds. Its
+// drain is taken to be as long as this one's.
+func (s *sidecar) restartWait() time.Duration { return time.Duration(s.cfg.Drain) + restartSlack }
+
 func (s *sidecar) openStore(ctx context.Context) (keystore.Store, error) {
 	began := time.Now()
 	store, err := badger.Open(ctx, badger.Config{
-		Dir: s.cfg.Data, Now: s.now, Logger: s.log.With("part", "badger"), LockWait: lockWait, ReserveBytes: s.reserve(),
+		Dir: s.cfg.Data, Now: s.now, Logger: s.log.With("part", "badger"), LockWait: s.restartWait(), ReserveBytes: s.reserve(),
 		Observe: badger.Observer{
 			BatchCommitted: s.metrics.CommitObserved,
 			CommitFailed:   func(err error) { s.log.Error("a batch could not be committed", "error", err) },
@@ -339,57 +345,7 @@ func (s *sidecar) closeAll() {
 	for _, c := range s.closers {
 		c()
 	}
-}
-
-// listeners are the sockets, bound before the store is opened, so that a port
-// that is taken is known at once.
-type listeners struct {
-	admin net.Listener
-	data  []dataListener
-}
-
-type dataListener struct {
-	net.Listener
-	// upstream is empty for the common listener.
-	upstream string
-}
-
-func (s *sidecar) listen() (*listeners, error) {
-	l := &listeners{}
-	var errs []error
-	bind := func(what string, address config.Address) net.Listener {
-		ln, err := net.Listen("tcp", string(address))
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", what, err))
-		}
-		return ln
-	}
-	add := func(what string, address config.Address, upstream string) {
-		if ln := bind(what, address); ln != nil {
-			l.data = append(l.data, dataListener{ln, upstream})
-		}
-	}
-	add("data listener", s.cfg.Listen, "")
-	for _, u := range s.cfg.Upstreams {
-		if u.Listen != "" {
-			add("listener of upstream "+u.Name, u.Listen, u.Name)
-		}
-	}
-	l.admin = bind("admin listener", s.cfg.AdminListen)
-	if len(errs) > 0 {
-		l.close()
-		return nil, errors.Join(errs...)
-	}
-	return l, nil
-}
-
-func (l *listeners) close() {
-	for _, d := range l.data {
-		_ = d.Close() // it may be closed already
-	}
-	if l.admin != nil {
-		_ = l.admin.Close()
-	}
+	s.closers = nil
 }
 
 // A group runs the parts of a process that go on side by side.

@@ -13,6 +13,9 @@ type Readiness struct {
 	Reasons []string `json:"reasons"`
 }
 
+// DrainingReason is the reason of a sidecar that is about to end.
+const DrainingReason = "draining: this sidecar is shutting down"
+
 // live answers as long as the process serves.
 func (s *Server) live(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, "application/json", map[string]bool{"live": true})
@@ -35,7 +38,7 @@ func (s *Server) unready(ctx context.Context) []string {
 	case Starting:
 		reasons = append(reasons, "starting: the calls in doubt have not been gone over yet")
 	case Draining:
-		reasons = append(reasons, "draining: this sidecar is shutting down")
+		reasons = append(reasons, DrainingReason)
 	case Serving:
 	}
 	if s.store.Stats().Full {

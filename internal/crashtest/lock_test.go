@@ -3,6 +3,7 @@ package crashtest
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestC89a_LockAfterKill: a folder whose sidecar was killed opens without a hand
@@ -30,7 +31,7 @@ func TestC89b_SecondProcess(t *testing.T) {
 	before := owner.send(c)
 
 	data, admin := freeAddress(t), freeAddress(t)
-	b.env = []string{"COUNTERFOIL_LISTEN=" + data, "COUNTERFOIL_ADMIN_LISTEN=" + admin}
+	b.env = []string{"COUNTERFOIL_LISTEN=" + data, "COUNTERFOIL_ADMIN_LISTEN=" + admin, "COUNTERFOIL_DRAIN=0s", "COUNTERFOIL_LOG_LEVEL=info"}
 	second, line := b.launch("", append(inAnotherPidNamespace(), programs.released, "serve", "--announce")...)
 	if line != "" {
 		t.Fatalf("the second process announced %q", line)
@@ -38,7 +39,7 @@ func TestC89b_SecondProcess(t *testing.T) {
 	if code := second.ended(); code != 3 {
 		t.Errorf("exit code %d, not 3", code)
 	}
-	if text := second.stderr.String(); !strings.Contains(text, "in use by another process") || !strings.Contains(text, b.dir) {
+	if text := second.stderr.String(); !strings.Contains(text, "in use by another process") || !strings.Contains(text, b.dir) || !strings.Contains(text, "waiting for the other sidecar") {
 		t.Errorf("the message names neither reason nor folder: %s", text)
 	}
 	if !refused(data) || !refused(admin) {
@@ -79,4 +80,48 @@ func TestC89c_Overlap(t *testing.T) {
 	}
 	heir.base = "http://" + await(t, "the new one to serve", heir.first)
 	checkRepeat(t, heir, c, r)
+}
+
+// TestTheSameAddresses: the new one waits for the addresses of one that drains,
+// and says so at once; those of one that does not, it leaves alone.
+func TestTheSameAddresses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	data, admin := freeAddress(t), freeAddress(t)
+	b.env = []string{"COUNTERFOIL_LISTEN=" + data, "COUNTERFOIL_ADMIN_LISTEN=" + admin, "COUNTERFOIL_LOG_LEVEL=info"}
+	c := things("none", "plain")
+	old := b.released()
+	answered, release := old.held(c)
+	if second, line := b.launch("", programs.released, "serve", "--announce"); line != "" || second.ended() != 1 {
+		t.Fatalf("beside one that serves: %q\n%s", line, second.stderr)
+	}
+	old.terminate()
+	old.untilDraining()
+	heir := b.spawn("", programs.released, "serve", "--announce")
+	heir.untilSaid("waiting for the sidecar that drains")
+	select {
+	case line := <-heir.first:
+		t.Fatalf("it did not wait: %q\n%s", line, heir.stderr)
+	default:
+	}
+	release()
+	r := await(t, "the old one's answer", answered)
+	checkVerdict(t, b.provider, c, r, verdict{"executed", 1, 1})
+	heir.base = "http://" + await(t, "the new one to serve", heir.first)
+	checkRepeat(t, heir, c, r)
+}
+
+// untilSaid waits for a text in the log, which no channel tells of.
+func (s *sidecar) untilSaid(text string) {
+	s.Helper()
+	for deadline := time.Now().Add(patience); !strings.Contains(s.stderr.String(), text); {
+		select {
+		case <-s.done:
+			s.Fatalf("it ended:\n%s", s.stderr)
+		case <-time.After(10 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			s.Fatalf("it never said %q:\n%s", text, s.stderr)
+		}
+	}
 }

@@ -77,7 +77,7 @@ func openLocked(ctx context.Context, c Config) (*badger.DB, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.LockWait)
 	defer cancel()
-	for {
+	for told := false; ; told = true {
 		if err := dropEmptyLogs(c.Dir); err != nil {
 			return nil, err
 		}
@@ -93,6 +93,9 @@ func openLocked(ctx context.Context, c Config) (*badger.DB, error) {
 		err = explainOpen(c.Dir, err)
 		if !errors.Is(err, keystore.ErrLocked) {
 			return nil, err
+		}
+		if !told && c.LockWait > 0 {
+			c.Logger.Info("waiting for the other sidecar that has this directory", "data", c.Dir, "at_most", c.LockWait)
 		}
 		select {
 		case <-ctx.Done():

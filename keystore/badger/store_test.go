@@ -1,9 +1,11 @@
 package badger
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -194,8 +196,12 @@ func TestPendingOfADeadEpochIsInDoubt(t *testing.T) {
 func TestLockedDirectory(t *testing.T) {
 	dir := t.TempDir()
 	openTest(t, Config{Dir: dir})
-	_, err := Open(context.Background(), Config{Dir: dir, LockWait: 10 * time.Millisecond})
+	var log bytes.Buffer
+	_, err := Open(context.Background(), Config{Dir: dir, LockWait: 200 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if !errors.Is(err, keystore.ErrLocked) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("got %v", err)
+	}
+	if n := strings.Count(log.String(), "waiting for the other sidecar"); n != 1 || !strings.Contains(log.String(), dir) {
+		t.Errorf("said %d times that it waits: %s", n, &log)
 	}
 }
