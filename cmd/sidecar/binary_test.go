@@ -94,15 +94,26 @@ func TestMistakesAreNamedWithTheirPlaceAndNothingStarts(t *testing.T) {
 	}
 }
 
-func TestAnOperationsMistakesAreNamedToo(t *testing.T) {
+// All mistakes are named at once and in one layout, whichever command sees them.
+func TestCheckAndServeNameTheSameMistakes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "counterfoil.yaml")
-	text := "upstreams:\n  p:\n    url: http://127.0.0.1:1\n    operations:\n      - name: a\n        class: keyed\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, errs, code := sidecarOutput(t, []string{"COUNTERFOIL_CONFIG=" + file}, "check")
-	if code != 2 || !strings.Contains(errs, file+":") || !strings.Contains(errs, "guarantee") {
-		t.Errorf("exit code %d:\n%s", code, errs)
+	for text, want := range map[string][]string{
+		"upstreams:\n  p:\n    url: http://127.0.0.1:1\n    max_conns: 0\n    operations:\n      - name: a\n        class: keyed\n": {":4: upstreams.p.max_conns", "guarantee"},
+		"upstreams:\n  p:\n    url: http://127.0.0.1:1\n    ca: /nowhere/ca.pem\n":                                                  {"upstreams.p: ", "/nowhere/ca.pem"},
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, checked, checkCode := sidecarOutput(t, []string{"COUNTERFOIL_CONFIG=" + file}, "check")
+		_, served, serveCode := sidecarOutput(t, []string{"COUNTERFOIL_CONFIG=" + file}, "serve")
+		if checkCode != 2 || serveCode != 2 || checked != served {
+			t.Errorf("check (%d):\n%sserve (%d):\n%s", checkCode, checked, serveCode, served)
+		}
+		for _, w := range append(want, "the configuration has mistakes") {
+			if !strings.Contains(checked, w) {
+				t.Errorf("it lacks %q:\n%s", w, checked)
+			}
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"counterfoil/internal/config"
-	"counterfoil/providers"
 )
 
 // newCheckCommand checks what a start would check, and starts nothing.
@@ -23,14 +21,10 @@ func newCheckCommand(env clientEnv) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			errs := []error{cfg.CheckServe()}
-			for _, u := range cfg.Upstreams {
-				adapter, err := adapterOf(u)
-				errs = append(errs, err)
-				cfg.Warnings = append(cfg.Warnings, providers.Warnings(adapter)...)
-			}
-			if err := errors.Join(errs...); err != nil {
-				return usageError{fmt.Errorf("the configuration has mistakes:\n%w", err)}
+			s := &sidecar{cfg: cfg}
+			defer s.closeAll()
+			if _, err := s.upstreams(); err != nil {
+				return err
 			}
 			describe(env.stdout, cfg)
 			return nil

@@ -50,9 +50,6 @@ func newServeCommand(env clientEnv) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := cfg.CheckServe(); err != nil {
-				return usageError{err}
-			}
 			if _, set := env.environ()["GOMEMLIMIT"]; !set {
 				debug.SetMemoryLimit(memoryGoal)
 			}
@@ -67,12 +64,42 @@ func newServeCommand(env clientEnv) *cobra.Command {
 	return cmd
 }
 
+// loadConfig reads what a sidecar that serves needs, and names every mistake.
 func loadConfig(env clientEnv) (*config.Config, error) {
-	cfg, err := config.Load(env.environ(), env.readFile)
-	if err != nil {
-		return nil, usageError{fmt.Errorf("the configuration has mistakes:\n%w", err)}
+	cfg, err := config.LoadServe(env.environ(), env.readFile, mistakesOf)
+	return cfg, misconfigured(err)
+}
+
+func misconfigured(err error) error {
+	if err == nil {
+		return nil
 	}
-	return cfg, nil
+	return usageError{fmt.Errorf("the configuration has mistakes:\n%w", err)}
+}
+
+// mistakesOf reads an upstream's operations, which the rest of the configuration
+// is loaded without.
+func mistakesOf(o config.Operations) []*config.Complaint {
+	_, err := parseOperations(o)
+	return complaints(o, err)
+}
+
+func complaints(o config.Operations, err error) []*config.Complaint {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []*config.Complaint
+		for _, e := range joined.Unwrap() {
+			all = append(all, complaints(o, e)...)
+		}
+		return all
+	}
+	var c *providers.Complaint
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &c):
+		return []*config.Complaint{{Source: c.At.Source, Line: c.At.Line, Path: c.At.Path, Text: c.Text}}
+	}
+	return []*config.Complaint{{Source: o.Source, Line: o.Node.Line, Path: o.Path, Text: err.Error()}}
 }
 
 func newLogger(cfg *config.Config, out io.Writer) *slog.Logger {
@@ -101,14 +128,14 @@ type sidecar struct {
 // run serves until ctx ends, then drains. Errors of closing are joined to what
 // ended it.
 func (s *sidecar) run(ctx context.Context) (err error) {
+	defer s.closeAll()
 	upstreams, err := s.upstreams()
 	if err != nil {
-		return usageError{err}
+		return err
 	}
 	for _, w := range s.cfg.Warnings {
 		s.log.Warn(w)
 	}
-	defer s.closeAll()
 	listeners, err := s.listen(ctx)
 	if err != nil {
 		return err
@@ -160,19 +187,19 @@ func (s *sidecar) reserve() int64 {
 }
 
 // upstreams makes of each configured upstream what the journal needs. The error
-// joins every mistake.
+// joins every mistake that the configuration does not show by itself.
 func (s *sidecar) upstreams() ([]*journal.Upstream, error) {
 	var list []*journal.Upstream
 	var errs []error
 	for _, u := range s.cfg.Upstreams {
 		made, err := s.upstream(u)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("upstream %s: %w", u.Name, err))
+			errs = append(errs, fmt.Errorf("upstreams.%s: %w", u.Name, err))
 			continue
 		}
 		list = append(list, made)
 	}
-	return list, errors.Join(errs...)
+	return list, misconfigured(errors.Join(errs...))
 }
 
 func (s *sidecar) upstream(u *config.Upstream) (*journal.Upstream, error) {
@@ -216,7 +243,11 @@ func adapterOf(u *config.Upstream) (*providers.Adapter, error) {
 	if u.Operations.Node == nil {
 		return nil, nil
 	}
-	return providers.Parse(providers.Position{Source: u.Operations.Source, Path: u.Operations.Path}, u.Operations.Node)
+	return parseOperations(u.Operations)
+}
+
+func parseOperations(o config.Operations) (*providers.Adapter, error) {
+	return providers.Parse(providers.Position{Source: o.Source, Path: o.Path}, o.Node)
 }
 
 func (s *sidecar) proxyFunc() func(*url.URL) (*url.URL, error) {

@@ -54,10 +54,11 @@ func (p place) String() string {
 const complaintsMax = 100
 
 func (l *loader) complain(p place, format string, args ...any) {
-	if len(l.complaints) >= complaintsMax {
-		return
-	}
-	l.complaints = append(l.complaints, &Complaint{Source: p.source, Line: p.line, Path: p.path, Text: fmt.Sprintf(format, args...)})
+	l.add(&Complaint{Source: p.source, Line: p.line, Path: p.path, Text: fmt.Sprintf(format, args...)})
+}
+
+func (l *loader) add(more ...*Complaint) {
+	l.complaints = append(l.complaints, more[:min(len(more), complaintsMax-len(l.complaints))]...)
 }
 
 // follow complains unless p, something in it or something around it has been

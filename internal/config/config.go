@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -144,19 +143,6 @@ func (us Upstreams) find(name string) *Upstream {
 		}
 	}
 	return nil
-}
-
-// CheckServe says what a sidecar that serves needs and does not have. Other
-// commands do without.
-func (c *Config) CheckServe() error {
-	var errs []error
-	if len(c.Upstreams) == 0 {
-		errs = append(errs, &Complaint{Source: "COUNTERFOIL_UPSTREAMS", Text: "no upstream is configured: name at least one, as in tickets=http://127.0.0.1:9090"})
-	}
-	if c.Data == "" {
-		errs = append(errs, &Complaint{Source: "COUNTERFOIL_DATA", Text: "not set, and neither XDG_STATE_HOME nor HOME says where the journal may be: set it to a directory"})
-	}
-	return errors.Join(errs...)
 }
 
 // LogValue shows what a log should: no secrets, not all details.

@@ -103,14 +103,11 @@ func rewriteComplaints(t *testing.T, path, got string) {
 }
 
 func TestOneVariableIsEnough(t *testing.T) {
-	c, err := Load(map[string]string{
+	c, err := LoadServe(map[string]string{
 		"HOME":                  "/home/me",
 		"COUNTERFOIL_UPSTREAMS": "tickets=http://127.0.0.1:9090, stripe=https://api.stripe.com/v1@8111",
-	}, nil)
+	}, nil, nil)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.CheckServe(); err != nil {
 		t.Fatal(err)
 	}
 	tickets, stripe := c.Upstreams.find("tickets"), c.Upstreams.find("stripe")

@@ -31,6 +31,24 @@ type loader struct {
 //
 // The error joins one *Complaint for each mistake. The Config is nil then.
 func Load(environ map[string]string, readFile func(string) ([]byte, error)) (*Config, error) {
+	return load(environ, readFile, func(*loader) {})
+}
+
+// LoadServe is Load for a sidecar that is to serve: what it needs and does not
+// have are mistakes too, and so is what check complains of in each upstream's
+// operations, which this package does not read.
+func LoadServe(environ map[string]string, readFile func(string) ([]byte, error), check func(Operations) []*Complaint) (*Config, error) {
+	return load(environ, readFile, func(l *loader) {
+		l.checkServe()
+		for _, u := range l.cfg.Upstreams {
+			if u.Operations.Node != nil {
+				l.add(check(u.Operations)...)
+			}
+		}
+	})
+}
+
+func load(environ map[string]string, readFile func(string) ([]byte, error), more func(*loader)) (*Config, error) {
 	if readFile == nil {
 		readFile = func(string) ([]byte, error) { return nil, errors.New("no files can be read here") }
 	}
@@ -39,6 +57,7 @@ func Load(environ map[string]string, readFile func(string) ([]byte, error)) (*Co
 	l.file(environ["COUNTERFOIL_CONFIG"])
 	l.variables()
 	l.validate()
+	more(l)
 	if err := l.err(); err != nil {
 		return nil, err
 	}

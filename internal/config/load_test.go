@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,14 +159,37 @@ func TestDataDirectory(t *testing.T) {
 	}
 }
 
-func TestCheckServe(t *testing.T) {
-	c, err := Load(nil, nil)
-	if err != nil {
-		t.Fatal(err)
+// Whoever mends a configuration sees all of its mistakes at once, in one order.
+func TestServeNamesEverythingAtOnce(t *testing.T) {
+	check := func(o Operations) []*Complaint {
+		return []*Complaint{{Source: o.Source, Line: o.Node.Line, Path: o.Path, Text: "wrong"}}
 	}
-	err = c.CheckServe()
-	if err == nil || !strings.Contains(err.Error(), "COUNTERFOIL_UPSTREAMS: no upstream") || !strings.Contains(err.Error(), "COUNTERFOIL_DATA: not set") {
-		t.Errorf("got %v, want both complaints", err)
+	for _, tt := range []struct {
+		file string
+		want []string
+	}{
+		{"listen: 127.0.0.1\n", []string{"COUNTERFOIL_DATA: not set", "COUNTERFOIL_UPSTREAMS: no upstream", "c.yaml:1: listen"}},
+		{"upstreams: [a]\n", []string{"COUNTERFOIL_DATA: not set", "c.yaml:1: upstreams: must be"}},
+		{"upstreams: {\n", []string{"COUNTERFOIL_DATA: not set", "c.yaml:1: no valid YAML"}},
+		{
+			"upstreams:\n  a:\n    operations: []\n    max_conns: 0\n    url: http://127.0.0.1:1\n",
+			[]string{"COUNTERFOIL_DATA: not set", "c.yaml:3: upstreams.a.operations: wrong", "c.yaml:4: upstreams.a.max_conns"},
+		},
+	} {
+		c, err := LoadServe(map[string]string{"COUNTERFOIL_CONFIG": "c.yaml"}, files(map[string]string{"c.yaml": tt.file}), check)
+		if c != nil || err == nil {
+			t.Errorf("%q: got no mistakes", tt.file)
+			continue
+		}
+		lines := strings.Split(err.Error(), "\n")
+		sort := slices.Sorted(slices.Values(lines))
+		ok := len(lines) == len(tt.want)
+		for i := range tt.want {
+			ok = ok && strings.HasPrefix(sort[i], tt.want[i])
+		}
+		if !ok {
+			t.Errorf("%q: got\n%s\nwant %q", tt.file, err, tt.want)
+		}
 	}
 }
 

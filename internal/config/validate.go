@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -25,6 +26,23 @@ func (l *loader) validate() {
 		l.checkUpstream(u)
 	}
 	l.checkListeners()
+}
+
+// checkServe looks for what a sidecar that serves cannot do without.
+func (l *loader) checkServe() {
+	if len(l.cfg.Upstreams) == 0 && !slices.ContainsFunc(l.complaints, mayHideUpstreams) {
+		l.complain(place{source: "COUNTERFOIL_UPSTREAMS"}, "no upstream is configured: name at least one, as in tickets=http://127.0.0.1:9090")
+	}
+	if l.cfg.Data == "" {
+		l.complain(place{source: "COUNTERFOIL_DATA"}, "not set, and neither XDG_STATE_HOME nor HOME says where the journal may be: set it to a directory")
+	}
+}
+
+// mayHideUpstreams reports whether upstreams may be missing because of that
+// mistake: it is theirs, or the file's as a whole.
+func mayHideUpstreams(c *Complaint) bool {
+	return c.Source == "COUNTERFOIL_CONFIG" || c.Source == "COUNTERFOIL_UPSTREAMS" || isWithin(c.Path, "upstreams") ||
+		c.Path == "" && !strings.HasPrefix(c.Source, prefix)
 }
 
 // checkRun allows what a part of a key may be.
