@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,6 +115,48 @@ func TestCheckAndServeNameTheSameMistakes(t *testing.T) {
 				t.Errorf("it lacks %q:\n%s", w, checked)
 			}
 		}
+	}
+}
+
+// What stands in the way of a start is named by the setting that can be changed.
+func TestWhatCannotBeHadIsNamedByItsSetting(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	taken, dir := ln.Addr().String(), t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(taken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct{ set, want []string }{
+		"data listener":  {[]string{"COUNTERFOIL_LISTEN=" + taken}, []string{"COUNTERFOIL_LISTEN", taken, "set another port"}},
+		"admin listener": {[]string{"COUNTERFOIL_ADMIN_LISTEN=" + taken}, []string{"COUNTERFOIL_ADMIN_LISTEN", taken, "set another port"}},
+		"own listener":   {[]string{"COUNTERFOIL_UPSTREAMS=p=http://127.0.0.1:1@" + port}, []string{"upstreams.p.listen", "COUNTERFOIL_UPSTREAMS", taken, "set another port"}},
+		"another's host": {[]string{"COUNTERFOIL_LISTEN=192.0.2.1:8100"}, []string{"COUNTERFOIL_LISTEN", "192.0.2.1:8100", "this machine"}},
+		"a file":         {[]string{"COUNTERFOIL_DATA=" + file}, []string{"COUNTERFOIL_DATA", file, "not a directory"}},
+		"below a file":   {[]string{"COUNTERFOIL_DATA=" + file + "/x"}, []string{"COUNTERFOIL_DATA", file, "not a directory"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			variables := append([]string{
+				"COUNTERFOIL_UPSTREAMS=p=http://127.0.0.1:1", "COUNTERFOIL_LISTEN=127.0.0.1:0", "COUNTERFOIL_ADMIN_LISTEN=127.0.0.1:0",
+				"COUNTERFOIL_DATA=" + dir + "/data",
+			}, tc.set...)
+			_, errs, code := sidecarOutput(t, variables, "serve")
+			if code != 1 {
+				t.Errorf("exit code %d", code)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(errs, want) {
+					t.Errorf("it lacks %q: %s", want, errs)
+				}
+			}
+		})
 	}
 }
 

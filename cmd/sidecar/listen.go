@@ -90,30 +90,43 @@ func (s *sidecar) predecessorDrains(ctx context.Context) bool {
 func (s *sidecar) bind() (*listeners, error) {
 	l := &listeners{}
 	var errs []error
-	bind := func(what string, address config.Address) net.Listener {
+	bind := func(setting string, address config.Address) net.Listener {
 		ln, err := net.Listen("tcp", string(address))
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", what, err))
+			errs = append(errs, fmt.Errorf("%s: %w%s", setting, err, adviceOn(err)))
 		}
 		return ln
 	}
-	add := func(what string, address config.Address, upstream string) {
-		if ln := bind(what, address); ln != nil {
+	add := func(setting string, address config.Address, upstream string) {
+		if ln := bind(setting, address); ln != nil {
 			l.data = append(l.data, dataListener{ln, upstream})
 		}
 	}
-	add("data listener", s.cfg.Listen, "")
+	add("COUNTERFOIL_LISTEN (the data listener)", s.cfg.Listen, "")
 	for _, u := range s.cfg.Upstreams {
 		if u.Listen != "" {
-			add("listener of upstream "+u.Name, u.Listen, u.Name)
+			add("upstreams."+u.Name+".listen, or its @port in COUNTERFOIL_UPSTREAMS", u.Listen, u.Name)
 		}
 	}
-	l.admin = bind("admin listener", s.cfg.AdminListen)
+	l.admin = bind("COUNTERFOIL_ADMIN_LISTEN (the admin listener)", s.cfg.AdminListen)
 	if len(errs) > 0 {
 		l.close()
 		return nil, errors.Join(errs...)
 	}
 	return l, nil
+}
+
+// adviceOn says what to do where an address cannot be had.
+func adviceOn(err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return ": end the program that has it, or set another port"
+	case errors.Is(err, syscall.EACCES):
+		return ": set a port from 1024 on, or give the right to lower ones"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return ": set an address that this machine has, as 127.0.0.1"
+	}
+	return ": set another address"
 }
 
 func (l *listeners) close() {

@@ -170,7 +170,7 @@ func (s *sidecar) openStore(ctx context.Context) (keystore.Store, error) {
 		},
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the journal of COUNTERFOIL_DATA: %w", err)
 	}
 	facts := store.Facts()
 	s.log.Info("journal open", "data", s.cfg.Data, "epoch", uint64(facts.Epoch), "in_doubt_since_last_life", facts.Doubtful, "took", time.Since(began))

@@ -165,9 +165,10 @@ type entry struct {
 
 // entries returns the fields of a mapping. It complains of those that are given
 // twice.
-func (l *loader) entries(n *yaml.Node, p place) []entry {
+// Where n is none, example shows what is wanted.
+func (l *loader) entries(n *yaml.Node, p place, example string) []entry {
 	if n.Kind != yaml.MappingNode {
-		l.complain(p, "must be a mapping, not %s", kindOf(n))
+		l.complain(p, "must be a mapping, not %s: write it like %s", kindOf(n), example)
 		return nil
 	}
 	var all []entry
@@ -191,12 +192,16 @@ func (l *loader) entries(n *yaml.Node, p place) []entry {
 
 func (l *loader) readStruct(v reflect.Value, n *yaml.Node, p place) {
 	fields := map[string]reflect.Value{}
+	var names []string
 	for i := range v.NumField() {
 		if name := v.Type().Field(i).Tag.Get("yaml"); name != "" {
 			fields[name] = v.Field(i)
+			if v.Field(i).Type() != reflect.TypeFor[Later]() {
+				names = append(names, name+": …")
+			}
 		}
 	}
-	for _, e := range l.entries(n, p) {
+	for _, e := range l.entries(n, p, "{"+strings.Join(names[:min(len(names), 3)], ", ")+"}") {
 		if f, known := fields[e.name]; known {
 			l.read(f, e.value, e.at)
 			continue
@@ -224,7 +229,7 @@ func isField(t reflect.Type, name string) bool {
 
 func (l *loader) readList(v reflect.Value, n *yaml.Node, p place) {
 	if n.Kind != yaml.SequenceNode {
-		l.complain(p, "must be a list, not %s", kindOf(n))
+		l.complain(p, "must be a list, not %s: begin each entry with a dash, or write [a, b]", kindOf(n))
 		return
 	}
 	if len(n.Content) > entriesMax {
@@ -239,7 +244,7 @@ func (l *loader) readList(v reflect.Value, n *yaml.Node, p place) {
 }
 
 func (l *loader) readUpstreams(n *yaml.Node, p place) {
-	for _, e := range l.entries(n, p) {
+	for _, e := range l.entries(n, p, "upstreams: {tickets: {url: http://127.0.0.1:9090}}") {
 		if len(l.cfg.Upstreams) == upstreamsMax {
 			l.complain(e.at, "too many upstreams; at most %d are allowed", upstreamsMax)
 			return
@@ -257,7 +262,7 @@ func (l *loader) readUpstreams(n *yaml.Node, p place) {
 
 func (l *loader) readOutcomes(n *yaml.Node, p place) map[int]string {
 	outcomes := map[int]string{}
-	for _, e := range l.entries(n, p) {
+	for _, e := range l.entries(n, p, "{500: rejected}") {
 		status, err := strconv.Atoi(e.name)
 		if err != nil {
 			l.complain(e.at, "must be a status, as in 500: rejected")

@@ -94,10 +94,12 @@ func (l *loader) checkUpstream(u *Upstream) {
 func checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
+	case !strings.Contains(text, "://"):
+		return errors.New("the scheme is missing: put http:// or https:// in front, as in http://127.0.0.1:9090")
 	case err != nil:
 		return errors.New("the URL cannot be read: write it like https://api.example.com/v1; a user or password has no place in it")
 	case u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("the URL begins with neither http:// nor https://")
+		return errors.New("the URL begins with neither http:// nor https://: no other scheme is supported")
 	case u.User != nil:
 		return errors.New("the URL holds a user or password: use auth instead (a listener of its own is @ and a port, as in https://api.example.com@8111)")
 	case u.Hostname() == "":

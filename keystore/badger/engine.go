@@ -110,7 +110,7 @@ func checkDir(dir string) error {
 		if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("%s is not a directory: name one for the store: %w", dir, err)
 		}
-		return fmt.Errorf("making the store's directory %s: %w", dir, err)
+		return fmt.Errorf("making the store's directory %s; make it yourself for this user, or name another: %w", dir, err)
 	}
 	probe, err := os.CreateTemp(dir, ".probe-*")
 	if err != nil {
