@@ -140,6 +140,7 @@ func TestWhatCannotBeHadIsNamedByItsSetting(t *testing.T) {
 		"own listener":   {[]string{"COUNTERFOIL_UPSTREAMS=p=http://127.0.0.1:1@" + port}, []string{"upstreams.p.listen", "COUNTERFOIL_UPSTREAMS", taken, "set another port"}},
 		"another's host": {[]string{"COUNTERFOIL_LISTEN=192.0.2.1:8100"}, []string{"COUNTERFOIL_LISTEN", "192.0.2.1:8100", "this machine"}},
 		"a file":         {[]string{"COUNTERFOIL_DATA=" + file}, []string{"COUNTERFOIL_DATA", file, "not a directory"}},
+		"of another":     {[]string{"COUNTERFOIL_DATA=" + dir}, []string{"COUNTERFOIL_DATA", dir, "no journal"}},
 		"below a file":   {[]string{"COUNTERFOIL_DATA=" + file + "/x"}, []string{"COUNTERFOIL_DATA", file, "not a directory"}},
 	} {
 		t.Run(name, func(t *testing.T) {

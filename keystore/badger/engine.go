@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -112,12 +114,37 @@ func checkDir(dir string) error {
 		}
 		return fmt.Errorf("making the store's directory %s; make it yourself for this user, or name another: %w", dir, err)
 	}
+	if err := checkIsOurs(dir); err != nil {
+		return err
+	}
 	probe, err := os.CreateTemp(dir, ".probe-*")
 	if err != nil {
 		return fmt.Errorf("the store's directory %s cannot be written to; check its owner, its mode and that the file system is not read-only: %w", dir, err)
 	}
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
+
+// checkIsOurs refuses a directory in which something else lives: without a
+// manifest, everything there but hidden files, and what a file system or a crash
+// in the first moments of a store leaves.
+func checkIsOurs(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, badger.ManifestFilename)); err == nil {
+		return nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("listing the store's directory: %w", err)
+	}
+	for _, e := range entries {
+		if name := e.Name(); !mayBeThere.MatchString(name) {
+			return fmt.Errorf("%s holds %q and no journal: name an empty directory, or the one where the journal is", dir, name)
+		}
+	}
+	return nil
+}
+
+// mayBeThere are the names that a directory for a new store may hold.
+var mayBeThere = regexp.MustCompile(`^(\..*|lost\+found|LOCK|KEYREGISTRY|DISCARD|MANIFEST-REWRITE|[0-9]+\.(sst|vlog|mem))$`)
 
 // explainOpen says in our words what Badger says in its own. Badger has no
 // errors to compare with for these.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -204,4 +206,45 @@ func TestLockedDirectory(t *testing.T) {
 	if n := strings.Count(log.String(), "waiting for the other sidecar"); n != 1 || !strings.Contains(log.String(), dir) {
 		t.Errorf("said %d times that it waits: %s", n, &log)
 	}
+}
+
+// A directory in which something else lives is left as it is.
+func TestDirectoryOfAnother(t *testing.T) {
+	for name, refused := range map[string]bool{
+		"README.md": true, "src/main.go": true, "000001.sst.txt": true, "MANIFESTO": true,
+		".git/config": false, "lost+found/x": false, "LOCK": false,
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("mine"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(context.Background(), Config{Dir: dir})
+		if refused != (err != nil) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			openTest(t, Config{Dir: dir})
+			continue
+		}
+		top, _, _ := strings.Cut(name, "/")
+		if !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), top) || !strings.Contains(err.Error(), "no journal") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+			t.Errorf("%s: left %v, %v", name, entries, err)
+		}
+	}
+	// What joins a journal later is no business of ours.
+	dir := t.TempDir()
+	if err := mustOpen(t, Config{Dir: dir}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "README.md"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	openTest(t, Config{Dir: dir})
 }
