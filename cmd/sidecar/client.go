@@ -222,7 +222,18 @@ func understand(base string, resp *http.Response, raw []byte, into any) error {
 	if mediaType != "application/problem+json" || json.Unmarshal(raw, &document) != nil {
 		return stranger
 	}
+	if document.Status == http.StatusUnauthorized {
+		return refusedToken(base, resp.Request)
+	}
 	return refusedError{&document}
+}
+
+// refusedToken says it in words of the command line, not of HTTP.
+func refusedToken(base string, asked *http.Request) error {
+	if asked.Header.Get("Authorization") == "" {
+		return fmt.Errorf("the sidecar at %s wants its admin token: set COUNTERFOIL_ADMIN_TOKEN to the one that it was started with", base)
+	}
+	return fmt.Errorf("the sidecar at %s has another admin token: set COUNTERFOIL_ADMIN_TOKEN to the one that it was started with", base)
 }
 
 // refusedError is a refusal of the sidecar.

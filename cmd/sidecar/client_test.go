@@ -416,9 +416,10 @@ func TestTokenComesFromTheEnvironmentOnly(t *testing.T) {
 	o := newOperator(t, "s3cret")
 	o.prints("runs")
 	o.vars["COUNTERFOIL_ADMIN_TOKEN"] = "wrong"
-	o.fails(1, "COUNTERFOIL_ADMIN_TOKEN", "runs")
+	o.fails(1, "has another admin token: set COUNTERFOIL_ADMIN_TOKEN", "runs")
 	delete(o.vars, "COUNTERFOIL_ADMIN_TOKEN")
-	o.fails(1, "COUNTERFOIL_ADMIN_TOKEN", "unknown")
+	o.fails(1, "wants its admin token: set COUNTERFOIL_ADMIN_TOKEN", "unknown")
+	o.fails(1, "wants its admin token: set COUNTERFOIL_ADMIN_TOKEN", "resolve", "r:1:c", "--abandon")
 }
 
 func TestNobodyOrAStrangerAnswers(t *testing.T) {
