@@ -4,6 +4,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 30s
 KILLS    ?= 500
 SEED     ?= 0
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 
 # Packages with fuzz targets, and those whose tests print pages.
 FUZZED  = $(sort $(dir $(shell grep -rl --include='*_test.go' --exclude-dir=node_modules '^func Fuzz' .)))
@@ -15,8 +16,8 @@ PRINTED = $(sort $(dir $(shell grep -rl --include='*_test.go' --exclude-dir=node
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## Build bin/sidecar
-	CGO_ENABLED=0 go build -trimpath -o bin/sidecar ./cmd/sidecar
+build: ## Build bin/sidecar, which says VERSION: the commit, where git knows it
+	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/sidecar ./cmd/sidecar
 
 test: tools ## Install what the tests need (on Debian, as root) and run them all with the race detector
 	go test -race -timeout 15m ./...

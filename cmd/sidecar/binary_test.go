@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -210,5 +212,45 @@ func TestTheAdaptersPageIsRight(t *testing.T) {
 func TestVersion(t *testing.T) {
 	if out, _, code := sidecarOutput(t, nil, "version"); code != 0 || !strings.HasPrefix(out, "counterfoil ") {
 		t.Errorf("exit code %d: %q", code, out)
+	}
+}
+
+// make build stamps what git says, so that a copy far from its clone can tell.
+func TestMakeStampsTheCommit(t *testing.T) {
+	out, err := exec.Command("make", "-n", "-C", "../..", "build", "VERSION=v0.0.1-7-gabc").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), `-X main.version=v0.0.1-7-gabc"`) {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
+// The line serving names every address, so that a port that was free can be
+// found.
+func TestServingNamesEveryListener(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "serve")
+	cmd.Env = []string{
+		"COUNTERFOIL_DATA=" + t.TempDir(), "COUNTERFOIL_LISTEN=127.0.0.1:0", "COUNTERFOIL_ADMIN_LISTEN=127.0.0.1:0",
+		"COUNTERFOIL_UPSTREAMS=tickets=http://127.0.0.1:1@0,plain=http://127.0.0.1:1",
+	}
+	errs, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := ""
+	for lines := bufio.NewScanner(errs); lines.Scan(); {
+		if line := lines.Text(); strings.Contains(line, "msg=serving") {
+			said = line
+			_ = cmd.Process.Signal(os.Interrupt) // it may have ended by itself
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the end: %v", err)
+	}
+	if !regexp.MustCompile(` listen=127\.0\.0\.1:[1-9]\d* own\.tickets=127\.0\.0\.1:[1-9]\d* admin=127\.0\.0\.1:[1-9]\d*$`).MatchString(said) {
+		t.Errorf("it said: %s", said)
 	}
 }

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"counterfoil/internal/admin"
 	"counterfoil/internal/config"
 )
 
@@ -50,24 +54,42 @@ func describe(out io.Writer, cfg *config.Config) {
 // newHealthCommand asks the admin listener whether the sidecar is ready, for
 // container health checks where no other program is at hand.
 func newHealthCommand(env clientEnv) *cobra.Command {
-	return &cobra.Command{
+	c := &client{env: env}
+	cmd := &cobra.Command{
 		Use: "health", Short: "Ask a running sidecar whether it is ready", Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), 3*time.Second)
-			defer cancel()
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, env.adminURL()+"/ready", nil)
-			if err != nil {
-				return usageError{err}
-			}
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				return fmt.Errorf("no sidecar answers: %w", err)
-			}
-			defer resp.Body.Close()
-			if resp.StatusCode != http.StatusOK {
-				return fmt.Errorf("the sidecar is not ready (status %d)", resp.StatusCode)
-			}
-			return nil
-		},
+		Long: "Asks a running sidecar whether it is ready. It needs no token, and exits with 0 or 1.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.health(cmd.Context()) },
 	}
+	c.addAdminFlag(cmd)
+	return cmd
+}
+
+// healthTimeout bounds the question, for who asks every few seconds.
+const healthTimeout = 3 * time.Second
+
+func (c *client) health(ctx context.Context) error {
+	base, err := c.base()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/ready", nil)
+	if err != nil {
+		return usagef("%q is no address of an admin listener: %w", base, err)
+	}
+	resp, err := c.env.http.Do(req)
+	if err != nil {
+		return unreachable(base, err)
+	}
+	defer resp.Body.Close()
+	var answer admin.Readiness
+	err = json.NewDecoder(io.LimitReader(resp.Body, readinessBytesMax)).Decode(&answer)
+	switch {
+	case err != nil:
+		return strangerAt(base, resp)
+	case resp.StatusCode != http.StatusOK || !answer.Ready:
+		return fmt.Errorf("the sidecar at %s is not ready: %s", base, printable(cmp.Or(strings.Join(answer.Reasons, "; "), resp.Status)))
+	}
+	return nil
 }

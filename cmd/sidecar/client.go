@@ -39,9 +39,13 @@ type client struct {
 
 // addFlags declares the flags that every command of the client has.
 func (c *client) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.admin, "admin", "", "URL or address of the admin listener (default $COUNTERFOIL_ADMIN_LISTEN, else "+adminDefault+")")
+	c.addAdminFlag(cmd)
 	cmd.Flags().BoolVar(&c.asJSON, "json", false, "print what the API answers, for programs")
 	cmd.Long += "\n\nWhere the sidecar has an admin token, it is taken from COUNTERFOIL_ADMIN_TOKEN."
+}
+
+func (c *client) addAdminFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.admin, "admin", "", "URL or address of the admin listener (default $COUNTERFOIL_ADMIN_LISTEN, else "+adminDefault+")")
 }
 
 func (c *client) addNamespaceFlag(cmd *cobra.Command) {
@@ -208,9 +212,13 @@ func unreachable(base string, err error) error {
 	return fmt.Errorf("asking the sidecar at %s: %w", base, err)
 }
 
+func strangerAt(base string, resp *http.Response) error {
+	return fmt.Errorf("what answers at %s is not the admin listener of a sidecar (status %d): say where it is with --admin or COUNTERFOIL_ADMIN_LISTEN", base, resp.StatusCode)
+}
+
 // understand reads an answer, or says why it is a refusal.
 func understand(base string, resp *http.Response, raw []byte, into any) error {
-	stranger := fmt.Errorf("what answers at %s is not the admin listener of a sidecar (status %d): say where it is with --admin or COUNTERFOIL_ADMIN_LISTEN", base, resp.StatusCode)
+	stranger := strangerAt(base, resp)
 	mediaType := resp.Header.Get("Content-Type")
 	if resp.StatusCode == http.StatusOK && mediaType == "application/json" {
 		if json.Unmarshal(raw, into) != nil {

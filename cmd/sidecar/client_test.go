@@ -422,6 +422,34 @@ func TestTokenComesFromTheEnvironmentOnly(t *testing.T) {
 	o.fails(1, "wants its admin token: set COUNTERFOIL_ADMIN_TOKEN", "resolve", "r:1:c", "--abandon")
 }
 
+func TestHealth(t *testing.T) {
+	o := newOperator(t, "s3cret")
+	delete(o.vars, "COUNTERFOIL_ADMIN_TOKEN")
+	o.fails(1, "starting: the calls in doubt", "health") // nobody has said that it serves
+	ready := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Write([]byte(`{"ready":true,"reasons":[]}`))
+	}))
+	t.Cleanup(ready.Close)
+	if out := o.prints("health", "--admin", ready.URL); out != "" {
+		t.Errorf("a sidecar that is ready: %q", out)
+	}
+	stranger := httptest.NewServer(http.NotFoundHandler())
+	o.fails(1, "not the admin listener", "health", "--admin", stranger.URL)
+	stranger.Close()
+	o.fails(1, "sidecar serve", "health", "--admin", stranger.URL)
+	o.fails(2, "no address", "health", "--admin", "ftp://x")
+}
+
+func TestWordsThatAreNoCommand(t *testing.T) {
+	o := newOperator(t, "")
+	o.fails(2, `"nosuch" is no command. The commands are check, `, "nosuch")
+	o.fails(2, "did you mean resolve? The commands", "reslove")
+	o.fails(2, "unknown, version; see sidecar --help", "nosuch")
+	if out := o.prints("--version"); out != "counterfoil "+versionText()+"\n" || out != o.prints("version") {
+		t.Errorf("--version: %q", out)
+	}
+}
+
 func TestNobodyOrAStrangerAnswers(t *testing.T) {
 	o := newOperator(t, "s3cret")
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -127,6 +128,15 @@ func adviceOn(err error) string {
 		return ": set an address that this machine has, as 127.0.0.1"
 	}
 	return ": set another address"
+}
+
+// own are the listeners of single upstreams, for the log.
+func (l *listeners) own() slog.Attr {
+	var own []any
+	for _, d := range l.data[1:] {
+		own = append(own, slog.String(d.upstream, d.Addr().String()))
+	}
+	return slog.Group("own", own...)
 }
 
 func (l *listeners) close() {

@@ -4,12 +4,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -43,11 +45,14 @@ intent of every call before a byte leaves and the receipt before the agent is
 told, so that a call has its effect at most once, whatever crashes.
 
 Without a command it serves: COUNTERFOIL_UPSTREAMS=tickets=http://127.0.0.1:9090 sidecar`,
-		Args:          exactly(),
+		Args:          aCommand,
+		Version:       versionText(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE:          serve.RunE,
 	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetVersionTemplate("counterfoil {{.Version}}\n")
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
@@ -57,6 +62,24 @@ Without a command it serves: COUNTERFOIL_UPSTREAMS=tickets=http://127.0.0.1:9090
 		newCheckCommand(env), newHealthCommand(env), newVersionCommand(env),
 	)
 	return root
+}
+
+// aCommand refuses a word that is no command, and names those that there are.
+func aCommand(root *cobra.Command, words []string) error {
+	if len(words) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	meant := ""
+	if near := root.SuggestionsFor(words[0]); len(near) > 0 {
+		meant = ": did you mean " + near[0] + "?"
+	}
+	return usagef("%q is no command%s The commands are %s; see %s --help", words[0], cmp.Or(meant, "."), strings.Join(names, ", "), root.Name())
 }
 
 // usageError is a mistake in how the command was called.
@@ -96,10 +119,14 @@ func versionText() string {
 	if !ok {
 		return "unknown"
 	}
+	commit, changed := "development", ""
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return "commit " + s.Value
+		switch {
+		case s.Key == "vcs.revision":
+			commit = "commit " + s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = "-dirty"
 		}
 	}
-	return "development"
+	return commit + changed
 }
