@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -23,6 +25,7 @@ type options struct {
 	warmMiB int
 	bodyLen int
 	dir     string
+	levels  []int
 }
 
 func main() {
@@ -31,13 +34,16 @@ func main() {
 	flag.IntVar(&o.warmMiB, "warm", 400, "MiB that are written to the journal before anything is measured")
 	flag.IntVar(&o.bodyLen, "body", 1024, "bytes of each request's and answer's body; they do not compress")
 	flag.StringVar(&o.dir, "dir", "", "where the journal's folder is made; the system's temporary folder by default")
+	levels := flag.String("levels", "1,64,256", "connections to drive over, separated by commas")
 	provider := flag.Bool("provider", false, "be the provider (for the benchmark itself)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	var err error
-	if *provider {
+	err := parseLevels(*levels, &o)
+	switch {
+	case err != nil:
+	case *provider:
 		err = serveProvider(o.bodyLen)
-	} else {
+	default:
 		err = run(ctx, o, os.Stdout)
 	}
 	stop()
@@ -45,4 +51,15 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+func parseLevels(text string, o *options) error {
+	for field := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(field))
+		if err != nil || n < 1 || n > 4096 {
+			return fmt.Errorf("-levels: %q is no number from 1 to 4096", field)
+		}
+		o.levels = append(o.levels, n)
+	}
+	return nil
 }

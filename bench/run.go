@@ -14,9 +14,6 @@ import (
 	"time"
 )
 
-// levels are how many connections each target is driven over.
-var levels = [...]int{1, 64, 256}
-
 // A cell is one target at one level.
 type cell struct {
 	target *target
@@ -113,14 +110,19 @@ func (b *bench) warmUp() error {
 	}
 }
 
+// rest is given before each cell, so that what the one before left to be done in
+// the background does not count against the next.
+const rest = time.Second
+
 // measure goes over all cells forwards, then backwards.
 func (b *bench) measure(ctx context.Context) error {
-	for _, level := range levels {
+	for _, level := range b.levels {
 		for _, t := range b.targets {
 			b.cells = append(b.cells, &cell{target: t, level: level})
 		}
 	}
 	for _, c := range b.cells {
+		time.Sleep(rest)
 		r, err := drive(c.target, c.level, b.cell)
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
@@ -128,6 +130,7 @@ func (b *bench) measure(ctx context.Context) error {
 		c.result = r
 	}
 	for _, c := range slices.Backward(b.cells) {
+		time.Sleep(rest)
 		r, err := drive(c.target, c.level, b.cell)
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
@@ -181,6 +184,9 @@ func (b *bench) ratio(c *cell) string {
 // latency says what one call alone costs, in syncs.
 func (b *bench) latency(sync time.Duration) {
 	fresh, direct := b.find("sidecar fresh effect", 1), b.find("direct POST", 1)
+	if fresh == nil {
+		return
+	}
 	added := fresh.result.median - direct.result.median
 	goal := 2*sync + 300*time.Microsecond
 	fmt.Fprintf(b.out, "\nOne connection: a fresh effect adds %s to the median; two syncs of %s and 0.3 ms are %s (%.2f of that).\n",

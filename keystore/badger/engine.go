@@ -45,12 +45,11 @@ func badgerOptions(c Config) badger.Options {
 	o.NumLevelZeroTablesStall = 16
 	o.NumCompactors = 2
 	o.Compression = options.None
-	o.BlockCacheSize = 32 << 20
+	o.BlockCacheSize = 0 // blocks are not compressed: the tables are mapped, and the kernel caches them
 	o.IndexCacheSize = 32 << 20
 	o.ValueThreshold = min(1<<20, c.tuning.memTableBytes*15/100) // above every value: nothing goes to the value log
 	o.ValueLogFileSize = 16 << 20                                // which is mapped at twice its size
 	o.ChecksumVerificationMode = options.OnBlockRead
-	o.BaseTableSize = 16 << 20 // larger tables are fewer to map and sync
 	o.LmaxCompaction = true
 	return o
 }
