@@ -175,3 +175,19 @@ func golden(t *testing.T, file, part, printed string) {
 		t.Fatal(err)
 	}
 }
+
+// Stripe's SDK takes any JSON without a member "error" for the object asked for.
+func TestEveryProblemIsAnErrorToSDKs(t *testing.T) {
+	for i := range problems {
+		d, _ := document(&journal.Refusal{Problem: problems[i].name, Detail: "do this"}, keystore.Key{}, "", "")
+		var got struct {
+			Error struct{ Type, Code, Message string }
+		}
+		if err := json.Unmarshal(d.body(), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Error.Type != "api_error" || got.Error.Code != string(problems[i].name) || got.Error.Message != "do this" {
+			t.Errorf("%s: error member %+v", problems[i].name, got.Error)
+		}
+	}
+}
