@@ -171,6 +171,7 @@ func (st *storm) isOver() bool {
 // perform sends a call until it is final or unknown, through as many sidecars
 // as that takes.
 func (st *storm) perform(c call) {
+	st.begins(c)
 	for !st.isOver() {
 		s := st.sidecar()
 		if s == nil {
@@ -184,6 +185,16 @@ func (st *storm) perform(c call) {
 		if st.note(c, r) {
 			return
 		}
+	}
+}
+
+// begins makes the call one that will be audited, whether or not anybody ever
+// gets an answer to it.
+func (st *storm) begins(c call) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.lives[c] == nil {
+		st.lives[c] = &life{}
 	}
 }
 
@@ -219,10 +230,6 @@ func (st *storm) note(c call, r reply) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	l := st.lives[c]
-	if l == nil {
-		l = &life{}
-		st.lives[c] = l
-	}
 	st.count(c, r)
 	switch r.problem() {
 	case "":
@@ -333,7 +340,7 @@ func (st *storm) audit() {
 	for range stormAgents {
 		clerks.Go(func() {
 			for c := range queue {
-				st.auditOne(c, s.send(c))
+				st.auditOne(c, s.sendUntilSettled(c))
 			}
 		})
 	}
@@ -349,6 +356,18 @@ func (st *storm) audit() {
 			if state != "succeeded" && state != "unknown" && n > 0 {
 				st.Errorf("%s: %d calls are %s in the end", run, n, state)
 			}
+		}
+	}
+}
+
+// sendUntilSettled asks again while the answer is to come back later: a resend
+// that settled nothing is given a rest.
+func (s *sidecar) sendUntilSettled(c call) reply {
+	deadline := time.Now().Add(2 * patience)
+	for {
+		r := s.send(c)
+		if r.problem() != "in-progress" || time.Now().After(deadline) {
+			return r
 		}
 	}
 }
