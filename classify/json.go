@@ -233,7 +233,7 @@ func (s *jsonScanner) string() bool {
 		case c == '"':
 			s.out = append(s.out, s.src[run:i]...)
 			s.at = i + 1
-			binary.BigEndian.PutUint32(s.out[start+1:], uint32(len(s.out)-start-tagNameLen)) //nolint:gosec // bounded as in appendPart
+			binary.BigEndian.PutUint32(s.out[start+1:], uint32(len(s.out)-start-tagNameLen))
 			return true
 		case c == '\\':
 			s.out = append(s.out, s.src[run:i]...)

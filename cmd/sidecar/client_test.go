@@ -474,7 +474,7 @@ func TestNobodyOrAStrangerAnswers(t *testing.T) {
 		},
 		"error": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 500) },
 		"redirect": func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "http://"+o.vars["COUNTERFOIL_ADMIN_LISTEN"]+r.URL.Path, 307)
+			http.Redirect(w, r, "http://"+o.vars["COUNTERFOIL_ADMIN_LISTEN"]+r.URL.Path, http.StatusTemporaryRedirect)
 		},
 	} {
 		answer = h

@@ -98,8 +98,8 @@ func fill1(v reflect.Value) {
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		fill1(v.Index(0))
 	case reflect.Struct:
-		for i := range v.NumField() {
-			fill1(v.Field(i))
+		for _, field := range v.Fields() {
+			fill1(field)
 		}
 	case reflect.String:
 		v.SetString("x")
