@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -266,7 +267,7 @@ func (s *jsonScanner) escape() bool {
 	if c == 'u' {
 		return s.unicode()
 	}
-	i := bytes.IndexByte([]byte(`"\/bfnrt`), c)
+	i := strings.IndexByte(`"\/bfnrt`, c)
 	if i < 0 {
 		return false
 	}

@@ -298,6 +298,7 @@ func greedy() [][]byte {
 // decodeModestly decodes b, and fails where that takes memory out of
 // proportion to its length.
 func decodeModestly(t *testing.T, c *Codec, b []byte, r *Record) error {
+	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	err := c.Decode(b, r)

@@ -45,6 +45,7 @@ func section(t *testing.T, page []byte, name, text string) []byte {
 }
 
 func fieldTables(t *testing.T) string {
+	t.Helper()
 	var b strings.Builder
 	for _, typ := range storedTypes() {
 		fmt.Fprintf(&b, "\n### %s\n\n| number | field | type | left out when zero |\n| --- | --- | --- | --- |\n", typ.Name())
