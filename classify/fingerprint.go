@@ -107,6 +107,6 @@ func sumOf(head, body []byte) Fingerprint {
 // appendPart appends a part behind its length, so that no two lists of parts
 // run together to the same bytes.
 func appendPart[T string | []byte](buf []byte, part T) []byte {
-	buf = binary.BigEndian.AppendUint32(buf, uint32(len(part))) //nolint:gosec // bodies are bounded far below 4 GiB
+	buf = binary.BigEndian.AppendUint32(buf, uint32(len(part)))
 	return append(buf, part...)
 }

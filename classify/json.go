@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -233,7 +234,7 @@ func (s *jsonScanner) string() bool {
 		case c == '"':
 			s.out = append(s.out, s.src[run:i]...)
 			s.at = i + 1
-			binary.BigEndian.PutUint32(s.out[start+1:], uint32(len(s.out)-start-tagNameLen)) //nolint:gosec // bounded as in appendPart
+			binary.BigEndian.PutUint32(s.out[start+1:], uint32(len(s.out)-start-tagNameLen))
 			return true
 		case c == '\\':
 			s.out = append(s.out, s.src[run:i]...)
@@ -266,7 +267,7 @@ func (s *jsonScanner) escape() bool {
 	if c == 'u' {
 		return s.unicode()
 	}
-	i := bytes.IndexByte([]byte(`"\/bfnrt`), c)
+	i := strings.IndexByte(`"\/bfnrt`, c)
 	if i < 0 {
 		return false
 	}

@@ -34,7 +34,7 @@ func TestMatchPath(t *testing.T) {
 		{"/caf%C3%A9", "/caf%C3%A9", "/caf%c3%a9 /café"},
 	} {
 		m := mustMatch(t, nil, row.pattern)
-		for _, path := range strings.Fields(row.matches) {
+		for path := range strings.FieldsSeq(row.matches) {
 			if !m.Matches("POST", path) {
 				t.Errorf("%q does not match %q", row.pattern, path)
 			}
@@ -86,7 +86,7 @@ func TestCompileMatchSaysWhatToDo(t *testing.T) {
 // naiveMatch is the meaning of a pattern as a regular expression.
 func naiveMatch(pattern, path string) bool {
 	var b strings.Builder
-	for _, s := range strings.Split(pattern[1:], "/") {
+	for s := range strings.SplitSeq(pattern[1:], "/") {
 		switch s {
 		case "**":
 			b.WriteString(`(/[^/]*)*`)

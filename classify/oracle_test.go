@@ -103,7 +103,7 @@ func (j jsonText) value(depth int) string {
 	if depth < 3 {
 		kinds = 8
 	}
-	s := ""
+	var s string
 	switch rapid.IntRange(0, kinds).Draw(j.t, "kind") {
 	case 0:
 		s = rapid.SampledFrom([]string{"null", "true", "false"}).Draw(j.t, "word")

@@ -14,7 +14,7 @@ import (
 func IsAmbiguous(path string) bool {
 	start := 0 // of the current segment
 	ascii := true
-	for i := 0; i < len(path); i++ {
+	for i := range len(path) {
 		switch c := path[i]; {
 		case c == '/':
 			if i > 0 && isOddSegment(path[start:i]) {

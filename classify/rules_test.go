@@ -12,6 +12,7 @@ func rule(t testing.TB, method, path string, class Class) Rule {
 }
 
 func held(t testing.TB, method, path string) Rule {
+	t.Helper()
 	r := rule(t, method, path, 0)
 	r.Approval = ApprovalRequired
 	return r

@@ -127,7 +127,7 @@ func TestRestoreTarget(t *testing.T) {
 
 // restoring what was redacted gives back every byte, whatever the target, and
 // a fingerprint takes both for one.
-func checkRedaction(t interface{ Errorf(string, ...any) }, s *Secrets, target string) {
+func checkRedaction(t interface{ Errorf(string, ...any) }, s *Secrets, target string) { //nolint:inamedparam // the parameters are those of fmt
 	redacted := s.RedactTarget(target, testMAC)
 	if got, err := s.RestoreTarget(redacted, target); err != nil || got != target {
 		t.Errorf("%q became %q, restored %q, %v", target, redacted, got, err)

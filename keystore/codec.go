@@ -79,8 +79,7 @@ func (c *Codec) Decode(stored []byte, v any) error {
 		return fmt.Errorf("decoding %T: format 0: %w", v, ErrCorrupt)
 	}
 	if err := c.dec.Unmarshal(stored[1:], v); err != nil {
-		var unknown *cbor.UnknownFieldError
-		if errors.As(err, &unknown) {
+		if _, ok := errors.AsType[*cbor.UnknownFieldError](err); ok {
 			return fmt.Errorf("decoding %T: it has a field that this program does not know: %w", v, ErrNewerFormat)
 		}
 		return fmt.Errorf("decoding %T: %w", v, errors.Join(ErrCorrupt, err))

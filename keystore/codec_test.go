@@ -120,8 +120,8 @@ func fill(v reflect.Value, n *uint64) {
 	*n++
 	switch v.Kind() {
 	case reflect.Struct:
-		for i := range v.NumField() {
-			fill(v.Field(i), n)
+		for _, field := range v.Fields() {
+			fill(field, n)
 		}
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
@@ -298,6 +298,7 @@ func greedy() [][]byte {
 // decodeModestly decodes b, and fails where that takes memory out of
 // proportion to its length.
 func decodeModestly(t *testing.T, c *Codec, b []byte, r *Record) error {
+	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	err := c.Decode(b, r)

@@ -133,8 +133,8 @@ type RunFacts struct {
 
 // Bounds on recovery.
 const (
-	// A lookup that gave no answer LookupFailuresMax times over at least
-	// LookupPatience is given up.
+	// LookupFailuresMax is how many times over at least LookupPatience a lookup
+	// may give no answer before it is given up.
 	LookupFailuresMax = 5
 	LookupPatience    = 15 * time.Minute
 	// OtherAccountPatience is for how long a call that only its own account can
@@ -142,9 +142,9 @@ const (
 	// the recovery of a call, and an agent whose token was refreshed must not
 	// wait for ever.
 	OtherAccountPatience = 15 * time.Minute
-	// A resend that settled nothing is given ResendRestMin before the next, and
-	// each further one four times as long, up to ResendRestMax: the provider may
-	// still be at work on the first sending.
+	// ResendRestMin is what a resend that settled nothing is given before the
+	// next, and each further one four times as long, up to ResendRestMax: the
+	// provider may still be at work on the first sending.
 	ResendRestMin = 500 * time.Millisecond
 	ResendRestMax = 30 * time.Second
 )

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,6 +45,7 @@ func section(t *testing.T, page []byte, name, text string) []byte {
 }
 
 func fieldTables(t *testing.T) string {
+	t.Helper()
 	var b strings.Builder
 	for _, typ := range storedTypes() {
 		fmt.Fprintf(&b, "\n### %s\n\n| number | field | type | left out when zero |\n| --- | --- | --- | --- |\n", typ.Name())
@@ -69,8 +71,8 @@ func storedTypes() []reflect.Type {
 		}
 		seen[typ] = true
 		types = append(types, typ)
-		for i := range typ.NumField() {
-			visit(typ.Field(i).Type)
+		for field := range typ.Fields() {
+			visit(field.Type)
 		}
 	}
 	visit(reflect.TypeFor[Record]())
@@ -89,8 +91,7 @@ func fieldsOf(t *testing.T, typ reflect.Type) []storedField {
 	t.Helper()
 	byNumber := map[int]storedField{}
 	most := 0
-	for i := range typ.NumField() {
-		f := typ.Field(i)
+	for f := range typ.Fields() {
 		parts := strings.Split(f.Tag.Get("cbor"), ",")
 		n, err := strconv.Atoi(parts[0])
 		if err != nil || len(parts) < 2 || parts[1] != "keyasint" {
@@ -145,10 +146,8 @@ func kindOf(typ reflect.Type) string {
 }
 
 func named(kind, name string, plain ...string) string {
-	for _, p := range plain {
-		if name == p {
-			return kind
-		}
+	if slices.Contains(plain, name) {
+		return kind
 	}
 	return kind + ": " + name
 }

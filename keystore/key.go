@@ -86,14 +86,14 @@ const upperHex = "0123456789ABCDEF"
 // characters : ; , / %, white space, control characters and non-ASCII.
 func EncodePart(part string) string {
 	bare := true
-	for i := 0; i < len(part); i++ {
+	for i := range len(part) {
 		bare = bare && isBare(part[i])
 	}
 	if bare {
 		return part
 	}
 	var b strings.Builder
-	for i := 0; i < len(part); i++ {
+	for i := range len(part) {
 		if c := part[i]; isBare(c) {
 			b.WriteByte(c)
 		} else {

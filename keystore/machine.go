@@ -414,7 +414,7 @@ func (r *Record) neverSent() bool {
 	return len(r.Attempts) == int(r.AttemptsMade)
 }
 
-func ownerDied(r *Record, e *Event, now Instant) error {
+func ownerDied(r *Record, _ *Event, now Instant) error {
 	if a := r.Attempt(r.AttemptsMade); a != nil {
 		a.EndedAt, a.Evidence, a.Outcome = now, classify.Lost, classify.Ambiguous
 		a.Reason = "the sidecar that sent it ended before the answer was on record"
@@ -438,7 +438,7 @@ func settle(r *Record, e *Event, now Instant) error {
 }
 
 func (r *Record) sourceOf(e *Event) Source {
-	switch e.Kind {
+	switch e.Kind { //nolint:exhaustive // the others tell of answers
 	case LookupFound:
 		return FromLookup
 	case OperatorApplied:

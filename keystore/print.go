@@ -35,7 +35,7 @@ Printed from the table in keystore/machine.go; go test ./keystore -run TestState
 | state | meaning, and who moves a call out of it |
 | --- | --- |
 `)
-	for s := None; s < numStates; s++ {
+	for s := range numStates {
 		fmt.Fprintf(b, "| `%s` | %s |\n", s, stateWords[s])
 	}
 	writeTransitions(b)
@@ -79,8 +79,8 @@ func writeDiagram(b *bufio.Writer) {
 
 // eachRule calls fn for every rule, in the order of states and events.
 func eachRule(fn func(from State, event EventKind, r rule)) {
-	for from := None; from < numStates; from++ {
-		for event := noEvent; event < numEvents; event++ {
+	for from := range numStates {
+		for event := range numEvents {
 			for _, r := range rules[from][event] {
 				fn(from, event, r)
 			}

@@ -48,7 +48,7 @@ func (s State) String() string {
 
 // ParseState returns the state of that name, or false.
 func ParseState(name string) (State, bool) {
-	for s := None; s < numStates; s++ {
+	for s := range numStates {
 		if stateNames[s] == name {
 			return s, true
 		}

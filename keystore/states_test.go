@@ -83,7 +83,7 @@ func TestStateWords(t *testing.T) {
 }
 
 func TestNamesAreWhole(t *testing.T) {
-	for s := None; s < numStates; s++ {
+	for s := range numStates {
 		if got, ok := ParseState(s.String()); !ok || got != s || stateWords[s] == "" {
 			t.Errorf("state %d: %q parses as %d, %t; words %q", s, s, got, ok, stateWords[s])
 		}

@@ -54,7 +54,7 @@ func (l *loader) complain(p place, format string, args ...any) {
 // err returns all complaints in the order of their lines, joined.
 func (l *loader) err() error {
 	slices.SortStableFunc(l.complaints, func(a, b error) int {
-		return a.(*Complaint).At.Line - b.(*Complaint).At.Line
+		return a.(*Complaint).At.Line - b.(*Complaint).At.Line //nolint:errorlint,forcetypeassert // complain alone appends
 	})
 	return errors.Join(l.complaints...)
 }
@@ -184,7 +184,7 @@ func join(path, name string) string {
 }
 
 func kindOf(n *yaml.Node) string {
-	switch n.Kind {
+	switch n.Kind { //nolint:exhaustive // no value is of the others
 	case yaml.MappingNode:
 		return "a mapping"
 	case yaml.SequenceNode:

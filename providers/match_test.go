@@ -91,6 +91,7 @@ func TestTheFirstOperationThatMatchesCounts(t *testing.T) {
 
 // hundredOperations share a method and the beginning of their paths.
 func hundredOperations(t testing.TB) *Adapter {
+	t.Helper()
 	var b strings.Builder
 	for i := range 100 {
 		fmt.Fprintf(&b, "- {name: op%d, class: effect, when: {method: [POST], path: '/v1/thing%d/*/act'}}\n", i, i)

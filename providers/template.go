@@ -95,7 +95,7 @@ func placeholder(name string) (part, error) {
 
 // checkLiteral allows what a path and a query may hold (RFC 3986 section 3).
 func checkLiteral(s string) error {
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		c := s[i]
 		switch {
 		case c == '%':

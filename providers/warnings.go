@@ -66,7 +66,7 @@ func (p *program) yieldsNoTruth() bool {
 
 // yieldsTruth is true where it cannot tell.
 func yieldsTruth(q *gojq.Query) bool {
-	switch q.Op {
+	switch q.Op { //nolint:exhaustive // the others may be true
 	case 0:
 		return q.Term == nil || termYieldsTruth(q.Term)
 	case gojq.OpPipe:
@@ -78,7 +78,7 @@ func yieldsTruth(q *gojq.Query) bool {
 }
 
 func termYieldsTruth(t *gojq.Term) bool {
-	switch t.Type {
+	switch t.Type { //nolint:exhaustive // the others may be true
 	case gojq.TermTypeIdentity, gojq.TermTypeIndex, gojq.TermTypeRecurse, gojq.TermTypeObject, gojq.TermTypeArray,
 		gojq.TermTypeNumber, gojq.TermTypeString, gojq.TermTypeFormat, gojq.TermTypeNull:
 		return false

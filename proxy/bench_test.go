@@ -9,6 +9,7 @@ import (
 // benchmark sends one raw request over and over, on one connection for each
 // processor, through a whole stack whose provider answers 1 KiB.
 func benchmark(b *testing.B, raw func(n int) string) {
+	b.Helper()
 	body := noise(1 << 10)
 	p := provide(b, func(w net.Conn, _ *heard) { say(w, 200, body, "Content-Type: application/json") })
 	st := start(b, setup{provider: p})

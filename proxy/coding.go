@@ -54,7 +54,7 @@ func accepts(h classify.Header, coding string) bool {
 	if !h.Has("Accept-Encoding") {
 		return true
 	}
-	any := false
+	others := false
 	for _, line := range h.Values("Accept-Encoding") {
 		for element := range strings.SplitSeq(line, ",") {
 			name, params, _ := strings.Cut(element, ";")
@@ -63,11 +63,11 @@ func accepts(h classify.Header, coding string) bool {
 			case strings.TrimPrefix(name, "x-") == strings.TrimPrefix(coding, "x-"):
 				return !isZero(params)
 			case name == "*":
-				any = !isZero(params)
+				others = !isZero(params)
 			}
 		}
 	}
-	return any
+	return others
 }
 
 // isZero reports whether the parameters say q=0.

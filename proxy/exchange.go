@@ -72,7 +72,7 @@ func (s *Server) expect(rc *fasthttp.RequestCtx) int {
 
 // misread answers for a request that fasthttp cannot read.
 func (s *Server) misread(rc *fasthttp.RequestCtx, err error) {
-	c := rc.Conn().(*conn)
+	c := rc.Conn().(*conn) //nolint:forcetypeassert // the listener accepts no other
 	if !c.heard {
 		return // closed or timed out between requests
 	}
@@ -105,7 +105,7 @@ func isTimeout(err error) bool {
 // nil.
 func (s *Server) open(rc *fasthttp.RequestCtx) (*exchange, *journal.Refusal) {
 	h := &rc.Request.Header
-	x := &exchange{
+	x := &exchange{ //nolint:forcetypeassert // the listener accepts no other
 		Server: s, conn: rc.Conn().(*conn), method: string(h.Method()), namespace: s.namespace,
 		body:  rc.RequestBodyStream(),
 		close: h.ConnectionClose(), http10: !h.IsHTTP11(),

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -41,7 +40,6 @@ type heard struct {
 	body   string
 }
 
-func (h *heard) method() string { return strings.Fields(h.line)[0] }
 func (h *heard) target() string { return strings.Fields(h.line)[1] }
 
 // values are the values of a field, in order.
@@ -512,8 +510,6 @@ func eventually(t *testing.T, what string, within time.Duration, is func() bool)
 		}
 	}
 }
-
-func contains(b []byte, s string) bool { return bytes.Contains(b, []byte(s)) }
 
 func tcpAddr(s string) net.Addr {
 	a, err := net.ResolveTCPAddr("tcp", s)

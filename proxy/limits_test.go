@@ -155,7 +155,7 @@ func TestC72ManyLarge(t *testing.T) {
 func TestC72Download(t *testing.T) {
 	const total = 256 << 20
 	piece := []byte(strings.Repeat("x", 1<<20))
-	p := provide(t, func(w net.Conn, h *heard) {
+	p := provide(t, func(w net.Conn, _ *heard) {
 		_, _ = fmt.Fprintf(w, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", total)
 		for range total / len(piece) {
 			if _, err := w.Write(piece); err != nil {

@@ -10,7 +10,7 @@ import (
 // upstream's base path, which have no path here, and links relative to the
 // present path stay as they are.
 func (r *route) relocate(location string) string {
-	target := ""
+	var target string
 	switch {
 	case strings.HasPrefix(location, "//"):
 		scheme, _, _ := strings.Cut(r.upstream.host, ":")

@@ -60,7 +60,7 @@ func (x *exchange) relay(resp *classify.Response) bool {
 	for out.err == nil {
 		n, err := resp.Body.Read((*buffer)[:pieceBytes])
 		if n > 0 {
-			out.piece((*buffer)[:n])
+			_ = out.piece((*buffer)[:n]) // the error stays in out
 		}
 		if err == io.EOF {
 			out.end()

@@ -50,7 +50,7 @@ func checkTarget(target string) error {
 		return errPathChar
 	}
 	odd := false
-	for i := 0; i < len(path); i++ {
+	for i := range len(path) {
 		switch c := path[i]; {
 		case c <= ' ' || c == 0x7f || c == '#':
 			return errPathChar
@@ -106,7 +106,7 @@ func climbs(path string, sep separators) bool {
 }
 
 func cutSegment(path string, sep separators) (segment, rest string) {
-	for i := 0; i < len(path); i++ {
+	for i := range len(path) {
 		switch {
 		case path[i] == '/', sep == anySlash && path[i] == '\\':
 			return path[:i], path[i+1:]

@@ -126,7 +126,7 @@ var problems = [...]struct {
 func row(name journal.Problem) int {
 	unavailable := 0
 	for i := range problems {
-		switch problems[i].name {
+		switch problems[i].name { //nolint:exhaustive // it looks for two names
 		case name:
 			return i
 		case journal.JournalUnavailable:

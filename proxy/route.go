@@ -54,8 +54,8 @@ func (x *exchange) findRoute(target string) (route, *journal.Refusal) {
 // unknownUpstream says which name was read where, and which ones there are.
 func (x *exchange) unknownUpstream(host, name string) *journal.Refusal {
 	var read string
-	switch {
-	case name == "":
+	switch name {
+	case "":
 		read = "The path names no upstream."
 	default:
 		read = "The path begins with " + quoted(name) + ", which is no configured upstream."

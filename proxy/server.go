@@ -355,7 +355,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // hangUp closes the connections that are chosen.
 func (s *Server) hangUp(chosen func(*conn) bool) {
 	s.conns.Range(func(c, _ any) bool {
-		if c := c.(*conn); chosen(c) {
+		if c := c.(*conn); chosen(c) { //nolint:forcetypeassert // it holds no other
 			_ = c.Conn.Close()
 		}
 		return true

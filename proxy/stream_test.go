@@ -140,7 +140,7 @@ func TestC64CutInMidBody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			read := make(chan struct{})
-			p := provide(t, func(w net.Conn, h *heard) {
+			p := provide(t, func(w net.Conn, _ *heard) {
 				_, _ = io.WriteString(w, script.head+script.part)
 				if script.reset {
 					<-read
@@ -325,7 +325,7 @@ func (st *stack) open() (n int) {
 // C74 (c): a client that only stops sending gets its answer, of an effect and of
 // a read that streams.
 func TestC74HalfClosed(t *testing.T) {
-	p := provide(t, func(w net.Conn, h *heard) {
+	p := provide(t, func(w net.Conn, _ *heard) {
 		_, _ = io.WriteString(w, eventHead)
 		chunk(w, "a")
 		chunk(w, "b")
@@ -380,7 +380,7 @@ func TestPipelinedBehindStream(t *testing.T) {
 // and (c) slow bodies run into.
 func TestC76SlowClients(t *testing.T) {
 	resume := make(chan struct{})
-	p := provide(t, func(w net.Conn, h *heard) {
+	p := provide(t, func(w net.Conn, _ *heard) {
 		_, _ = io.WriteString(w, eventHead)
 		chunk(w, "a")
 		<-resume
@@ -436,7 +436,7 @@ func TestC76SlowClients(t *testing.T) {
 // A client that takes nothing does not hold its call up.
 func TestClientThatTakesNothing(t *testing.T) {
 	big := strings.Repeat("x", 16<<20)
-	p := provide(t, func(w net.Conn, h *heard) {
+	p := provide(t, func(w net.Conn, _ *heard) {
 		_, _ = io.WriteString(w, eventHead)
 		chunk(w, big)
 		_, _ = io.WriteString(w, "0\r\n\r\n")

@@ -201,8 +201,7 @@ func (c *client) ask(ctx context.Context, method, path string, body []byte, into
 
 // unreachable says what to do where nobody answers.
 func unreachable(base string, err error) error {
-	var outer *url.Error
-	if errors.As(err, &outer) {
+	if outer, ok := errors.AsType[*url.Error](err); ok {
 		err = outer.Err
 	}
 	var dial *net.OpError

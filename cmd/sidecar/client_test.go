@@ -72,8 +72,8 @@ func newOperator(t *testing.T, token string) *operator {
 	return o
 }
 
-// types runs a command and returns what it printed, and its exit code.
-func (o *operator) types(args ...string) (out string, err error, code int) {
+// types runs a command and returns what it printed, its exit code and its error.
+func (o *operator) types(args ...string) (out string, code int, err error) {
 	o.t.Helper()
 	var stdout, stderr bytes.Buffer
 	root := newRoot(clientEnv{
@@ -87,13 +87,13 @@ func (o *operator) types(args ...string) (out string, err error, code int) {
 	if stderr.Len() > 0 {
 		o.t.Errorf("%q wrote to standard error by itself: %s", args, &stderr)
 	}
-	return stdout.String(), err, code
+	return stdout.String(), code, err
 }
 
 // prints runs a command that must work.
 func (o *operator) prints(args ...string) string {
 	o.t.Helper()
-	out, err, _ := o.types(args...)
+	out, _, err := o.types(args...)
 	if err != nil {
 		o.t.Fatalf("%q: %v", args, err)
 	}
@@ -103,7 +103,7 @@ func (o *operator) prints(args ...string) string {
 // fails runs a command that must fail with a code and a one-line text.
 func (o *operator) fails(code int, says string, args ...string) {
 	o.t.Helper()
-	out, err, got := o.types(args...)
+	out, got, err := o.types(args...)
 	if err == nil || got != code || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") || out != "" {
 		o.t.Errorf("%q: code %d, error %v, output %q; want code %d, %q", args, got, err, out, code, says)
 	}
@@ -426,7 +426,7 @@ func TestHealth(t *testing.T) {
 	o := newOperator(t, "s3cret")
 	delete(o.vars, "COUNTERFOIL_ADMIN_TOKEN")
 	o.fails(1, "starting: the calls in doubt", "health") // nobody has said that it serves
-	ready := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	ready := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write([]byte(`{"ready":true,"reasons":[]}`))
 	}))
 	t.Cleanup(ready.Close)
@@ -443,7 +443,7 @@ func TestHealth(t *testing.T) {
 func TestWordsThatAreNoCommand(t *testing.T) {
 	o := newOperator(t, "")
 	o.fails(2, `"nosuch" is no command. The commands are check, `, "nosuch")
-	o.fails(2, "did you mean resolve? The commands", "reslove")
+	o.fails(2, "did you mean resolve? The commands", "reslove") //nolint:misspell // meant
 	o.fails(2, "unknown, version; see sidecar --help", "nosuch")
 	if out := o.prints("--version"); out != "counterfoil "+versionText()+"\n" || out != o.prints("version") {
 		t.Errorf("--version: %q", out)
@@ -474,7 +474,7 @@ func TestNobodyOrAStrangerAnswers(t *testing.T) {
 		},
 		"error": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 500) },
 		"redirect": func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "http://"+o.vars["COUNTERFOIL_ADMIN_LISTEN"]+r.URL.Path, 307)
+			http.Redirect(w, r, "http://"+o.vars["COUNTERFOIL_ADMIN_LISTEN"]+r.URL.Path, http.StatusTemporaryRedirect)
 		},
 	} {
 		answer = h

@@ -146,7 +146,7 @@ func (c *client) readBody(path string) ([]byte, error) {
 		return nil, nil
 	case "-":
 	default:
-		file, err := os.Open(path)
+		file, err := os.Open(path) //nolint:gosec // the operator names it
 		if err != nil {
 			return nil, usagef("--body-file: %w", err)
 		}

@@ -307,7 +307,7 @@ func (s *sidecar) serve(ctx context.Context, store keystore.Store, l *listeners)
 	work.run("recovery", func(ctx context.Context) error { s.journal.Recover(ctx); return nil })
 	work.run("retention", func(ctx context.Context) error { return s.sweep(ctx, store) })
 	s.admin.Enter(admin.Serving)
-	s.log.Info("serving", "version", versionText(), "config", s.cfg, "listen", l.data[0].Addr().String(), l.own(), "admin", l.admin.Addr().String())
+	s.log.Info("serving", "version", versionText(), "config", s.cfg, "listen", l.data[0].Addr().String(), l.own(), "admin", l.admin.Addr().String()) //nolint:sloglint // own is a group
 	if n := store.Stats().Unknown; n > 0 {
 		s.log.Warn("calls wait for a person: run sidecar unknown", "unknown", n)
 	}

@@ -52,6 +52,7 @@ var (
 
 // exercised is a bench whose every metric has a value.
 func exercised(t *testing.T) *bench {
+	t.Helper()
 	b := newBench(t, nil)
 	o := Observe(b.server.metrics, slog.New(slog.DiscardHandler))
 	for _, l := range []journal.Line{executed, executed, replayed, recovered, doubtful, unreachable, unavailable} {
@@ -168,13 +169,13 @@ func comparePart(t *testing.T, name, want string) {
 }
 
 // compare holds a file against what it should be, or with -rewrite makes it so.
-func compare(t *testing.T, path string, make func(now []byte) (string, error)) {
+func compare(t *testing.T, path string, generate func(now []byte) (string, error)) {
 	t.Helper()
 	now, err := os.ReadFile(path)
 	if err != nil && !*rewrite {
 		t.Fatal(err)
 	}
-	want, err := make(now)
+	want, err := generate(now)
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}

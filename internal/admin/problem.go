@@ -122,5 +122,5 @@ func writeJSON(w http.ResponseWriter, status int, mediaType string, v any) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client may be gone
+	_ = json.NewEncoder(w).Encode(v) //nolint:errchkjson // the client may be gone
 }

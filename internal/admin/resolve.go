@@ -283,7 +283,7 @@ func (g *GivenReceipt) header() (classify.Header, error) {
 
 // isFieldName reports whether s is a token (RFC 9110 section 5.6.2).
 func isFieldName(s string) bool {
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		c := s[i]
 		isAlphanumeric := c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9'
 		if !isAlphanumeric && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {

@@ -158,7 +158,7 @@ func TestMistakesInADecisionAreNamed(t *testing.T) {
 		"[]":                                    "not the JSON",
 		`{"run":`:                               "not the JSON",
 		whole("") + "{}":                        "more than one",
-		whole(`,"decison":"applied"`):           `"decison"`,
+		whole(`,"decison":"applied"`):           `"decison"`, //nolint:misspell // meant
 		whole(`,"receipt":{"state":200}`):       `"state"`,
 		whole(`,"receipt":{"headers":{"a":1}}`): "list of strings",
 		whole(`,"receipt":{"headers":{"a b":"1"}}`):                                                         `"a b"`,

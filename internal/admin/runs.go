@@ -97,7 +97,7 @@ func (s *Server) front(w http.ResponseWriter, r *http.Request) {
 		writeRefusal(w, r, refusalOf(err))
 		return
 	}
-	http.Redirect(w, r, CallPath(k)+"?"+url.Values{"namespace": {k.Namespace}}.Encode(), http.StatusSeeOther)
+	http.Redirect(w, r, CallPath(k)+"?"+url.Values{"namespace": {k.Namespace}}.Encode(), http.StatusSeeOther) //nolint:gosec // CallPath begins with a path of this server
 }
 
 // A query is what a request's query asks for.

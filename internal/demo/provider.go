@@ -48,7 +48,7 @@ func (p *Provider) Handler() http.Handler {
 	mux.HandleFunc("POST /mails", p.effect("mail"))
 	mux.HandleFunc("GET /effects/{key}", p.find)
 	mux.HandleFunc("GET /backstage/ledger", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, p.Ledger()) })
-	mux.HandleFunc("GET /backstage/holding", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /backstage/holding", func(_ http.ResponseWriter, r *http.Request) {
 		select {
 		case <-p.holding:
 		case <-r.Context().Done():
@@ -104,5 +104,5 @@ func (p *Provider) find(w http.ResponseWriter, r *http.Request) {
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client may have gone, which is its affair
+	_ = json.NewEncoder(w).Encode(v) //nolint:errchkjson // the client may have gone, which is its affair
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,7 +127,7 @@ func (u *Upstream) withAuth(h classify.Header) classify.Header {
 	if u.Auth.Name == "" || h.Has(u.Auth.Name) {
 		return h
 	}
-	return append(h[:len(h):len(h)], u.Auth)
+	return append(slices.Clip(h), u.Auth)
 }
 
 // intent is what goes on record of a request: all of it but its credentials.

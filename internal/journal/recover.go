@@ -53,7 +53,7 @@ func (w *work) fromReceipt(r *keystore.Record, outcome Outcome) *Reply {
 	}
 	header := r.Receipt.Header
 	if r.Credential != w.ask.Credential {
-		header = header.Without(func(name string) bool { return isSetCookie(name) })
+		header = header.Without(isSetCookie)
 	}
 	reply := &Reply{Outcome: outcome, Record: r, Status: r.Receipt.Status, Header: header, Body: r.Receipt.Body}
 	if r.Receipt.Body.Ref == 0 {
@@ -78,7 +78,7 @@ func (w *work) bodyNotKept(r *keystore.Record) *Reply {
 func (w *work) stop(r *keystore.Record, reason keystore.Reason) *Reply {
 	refusal := &Refusal{Problem: problemOf[reason], EffectPossible: r != nil && r.State.EffectPossible(), UpstreamStatus: w.upstreamStatus}
 	reply := w.refuse(r, refusal)
-	switch reason {
+	switch reason { //nolint:exhaustive // OtherAccount makes a call wait and stops none
 	case keystore.KeyReused:
 		refusal.Detail = "This key belongs to another request: " + w.difference(r) + " differs. Use a new call id for a new request; send a repeat exactly as before."
 	case keystore.PrincipalMismatch:
@@ -239,12 +239,12 @@ func (w *work) askProvider(ctx context.Context, r *keystore.Record, after keysto
 	asked := keystore.At(w.now())
 	f := w.find(ctx, r)
 	crashpoint.Reach(crashpoint.LookupAfter)
-	return w.found(ctx, r, asked, f)
+	return w.found(ctx, asked, f)
 }
 
 // found puts a finding on record. nil means that the store is to be asked
 // again.
-func (w *work) found(ctx context.Context, r *keystore.Record, asked keystore.Instant, f finding) *Reply {
+func (w *work) found(ctx context.Context, asked keystore.Instant, f finding) *Reply {
 	e := keystore.Event{Kind: keystore.LookupFailed, Reason: f.Reason}
 	var body []byte
 	switch {

@@ -31,6 +31,7 @@ var (
 )
 
 func benchServer(b *testing.B) string {
+	b.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)

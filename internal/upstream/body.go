@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strings"
 )
 
 // errBodyClosed is what Read returns after Close.
@@ -16,7 +17,7 @@ func (noBody) Read([]byte) (int, error) { return 0, io.EOF }
 func (noBody) Close() error             { return nil }
 
 // noBody ends the exchange at once.
-func (cn *conn) noBody() io.ReadCloser {
+func (cn *conn) noBody() io.ReadCloser { //nolint:unparam // no nil: a value without fields
 	cn.done()
 	return noBody{}
 }
@@ -77,7 +78,7 @@ func (b *body) end(err error) *conn {
 }
 
 func (b *body) next(p []byte) (int, error) {
-	switch b.framing {
+	switch b.framing { //nolint:exhaustive // an open body comes below
 	case sizedBody:
 		return b.some(p)
 	case chunkedBody:
@@ -158,7 +159,7 @@ func chunkSize(line []byte) (int64, error) {
 	}
 	var n int64
 	for _, c := range digits {
-		d := bytes.IndexByte([]byte("0123456789abcdef"), lower(c))
+		d := strings.IndexByte("0123456789abcdef", lower(c))
 		if d < 0 {
 			return 0, errChunkSize
 		}

@@ -161,7 +161,7 @@ func TestClosingEarlyDropsTheConnection(t *testing.T) {
 		}
 	}
 	<-gone
-	if n, err := resp.Body.Read(make([]byte, 1)); n != 0 || err != errBodyClosed {
+	if n, err := resp.Body.Read(make([]byte, 1)); n != 0 || err != errBodyClosed { //nolint:errorlint // readers compare
 		t.Errorf("Read after Close: %d, %v", n, err)
 	}
 	if idleCount(c) != 0 || len(c.slots) != 0 {

@@ -84,7 +84,7 @@ func (f *Finder) Send(ctx context.Context, r *classify.Request) *classify.Respon
 	for _, field := range classify.EndToEnd(r.Header) {
 		req.Header.Add(field.Name, field.Value)
 	}
-	resp, err := f.client.Do(req)
+	resp, err := f.client.Do(req) //nolint:bodyclose // it goes to the caller with the answer
 	if err != nil {
 		return &classify.Response{Evidence: classify.Lost, Reason: "the provider could not be reached"}
 	}

@@ -137,7 +137,7 @@ func (h *head) sort(fields classify.Header) error {
 	var named []string // by Connection
 	kept, keepAlive := fields[:0], false
 	for _, f := range fields {
-		switch hopOf(f.Name) {
+		switch hopOf(f.Name) { //nolint:exhaustive // dropped says what becomes of it
 		case endToEnd:
 			kept = append(kept, f)
 		case connection:
@@ -279,7 +279,7 @@ func validValue(s string) bool {
 }
 
 var tokenBytes = func() (t [256]bool) {
-	const tokens = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	const tokens = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" //nolint:gosec // an alphabet, no token
 	for i := range len(tokens) {
 		t[tokens[i]] = true
 	}

@@ -189,6 +189,7 @@ func FuzzResponseHead(f *testing.F) {
 }
 
 func checkAnswer(t *testing.T, raw []byte, method string, resp *classify.Response) {
+	t.Helper()
 	for _, f := range resp.Header {
 		if !validToken(f.Name) || !validValue(f.Value) || hopOf(f.Name) != endToEnd {
 			t.Fatalf("field %q: %q got through", f.Name, f.Value)
@@ -210,7 +211,8 @@ func checkAnswer(t *testing.T, raw []byte, method string, resp *classify.Respons
 // compareWithNetHTTP: what net/http reads to a clean end as well, it must have
 // read alike. (It knows no interim answers here, and waits for a bare 205's end.)
 func compareWithNetHTTP(t *testing.T, raw []byte, method string, resp *classify.Response, body []byte) {
-	want, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(raw)), &http.Request{Method: method})
+	t.Helper()
+	want, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(raw)), &http.Request{Method: method}) //nolint:bodyclose // there is no connection behind it
 	if err != nil || want.StatusCode < 200 || want.StatusCode == 205 {
 		return
 	}

@@ -191,6 +191,7 @@ func answering(answer string) func(*peer) {
 const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 func (p *provider) client(t *testing.T) *Client {
+	t.Helper()
 	return newClient(t, Config{URL: "http://" + p.addr})
 }
 

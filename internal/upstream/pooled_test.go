@@ -77,6 +77,7 @@ func delay(r *rand.Rand, timeout time.Duration) time.Duration {
 }
 
 func sendNonce(t *testing.T, c *Client, nonce string) classify.Evidence {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	r := request("POST", "/"+nonce, nonce)

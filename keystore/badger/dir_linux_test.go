@@ -20,7 +20,7 @@ func TestADirectoryThatIsReplacedTakesNothingMore(t *testing.T) {
 	if err := errors.Join(os.Rename(dir, dir+".old"), os.Mkdir(dir, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	for lines.Scan() && !strings.HasPrefix(lines.Text(), "error ") {
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "error ") { //nolint:revive // the condition reads
 	}
 	if !strings.Contains(lines.Text(), errReplaced.Error()) {
 		t.Fatalf("the child said %q", lines.Text())

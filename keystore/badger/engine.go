@@ -304,7 +304,7 @@ type bridge struct{ to *slog.Logger }
 func (b bridge) Errorf(format string, args ...any)   { b.log(slog.LevelError, format, args) }
 func (b bridge) Warningf(format string, args ...any) { b.log(slog.LevelWarn, format, args) }
 func (b bridge) Infof(format string, args ...any)    { b.log(slog.LevelDebug, format, args) }
-func (b bridge) Debugf(format string, args ...any)   {}
+func (b bridge) Debugf(string, ...any)               {}
 
 func (b bridge) log(level slog.Level, format string, args []any) {
 	if b.to.Enabled(context.Background(), level) {

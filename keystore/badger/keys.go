@@ -125,7 +125,7 @@ func lastNumber(key []byte) number {
 
 // unsettledPrefix is the index that lists the calls in state s; 0 if none does.
 func unsettledPrefix(s keystore.State) byte {
-	switch s {
+	switch s { //nolint:exhaustive // the other states are settled
 	case keystore.Pending:
 		return pendingPrefix
 	case keystore.InDoubt:
@@ -156,7 +156,7 @@ func unsettledAt(prefix byte, at keystore.Instant, seq number) []byte {
 
 // since is when r came into its unsettled state.
 func since(r *keystore.Record) keystore.Instant {
-	switch r.State {
+	switch r.State { //nolint:exhaustive // in the others it was the last change
 	case keystore.Pending:
 		if a := r.Attempt(r.AttemptsMade); a != nil {
 			return a.BegunAt

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 
 	"counterfoil/keystore"
@@ -98,8 +99,8 @@ func fill1(v reflect.Value) {
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		fill1(v.Index(0))
 	case reflect.Struct:
-		for i := range v.NumField() {
-			fill1(v.Field(i))
+		for _, field := range v.Fields() {
+			fill1(field)
 		}
 	case reflect.String:
 		v.SetString("x")
@@ -153,7 +154,7 @@ func TestConfigMistakesAreNamed(t *testing.T) {
 		{Config{}, "Config.Dir"},
 		{Config{Dir: t.TempDir(), LockWait: -1}, "LockWait"},
 	} {
-		if _, err := Open(t.Context(), c.config); err == nil || !bytes.Contains([]byte(err.Error()), []byte(c.want)) {
+		if _, err := Open(t.Context(), c.config); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %v, want a word of %s", c.config, err, c.want)
 		}
 	}

@@ -62,7 +62,7 @@ func (l listing) cursor(key []byte) string {
 
 // page fills a page from the keys of a listing. What cannot be read is left out
 // and logged: it must not hide the rest.
-func page[T any](r reader, log *slog.Logger, l listing, f fetch, from []byte, make func(item *badger.Item) (*T, error)) (keystore.List[T], error) {
+func page[T any](r reader, log *slog.Logger, l listing, f fetch, from []byte, read func(item *badger.Item) (*T, error)) (keystore.List[T], error) {
 	var list keystore.List[T]
 	var last []byte
 	start := l.start
@@ -75,7 +75,7 @@ func page[T any](r reader, log *slog.Logger, l listing, f fetch, from []byte, ma
 			return false, nil
 		}
 		last = item.KeyCopy(last)
-		made, err := make(item)
+		made, err := read(item)
 		switch {
 		case errors.Is(err, keystore.ErrCorrupt):
 			log.Error("an item of a list cannot be read and is left out", "key", fmt.Sprintf("%x", last), "error", err)

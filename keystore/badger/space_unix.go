@@ -19,7 +19,7 @@ func statfs(dir string) (free, total int64, err error) {
 	if err != nil {
 		return 0, 0, fmt.Errorf("measuring the free disk at %s: %w", dir, err)
 	}
-	return int64(st.Bavail) * int64(st.Bsize), int64(st.Blocks) * int64(st.Bsize), nil
+	return int64(st.Bavail) * int64(st.Bsize), int64(st.Blocks) * int64(st.Bsize), nil //nolint:unconvert // their types differ between systems
 }
 
 // takes is how many bytes a file has on disk, which for a sparse one is less
@@ -29,5 +29,5 @@ func takes(path string) int64 {
 	if unix.Stat(path, &st) != nil {
 		return 0
 	}
-	return int64(st.Blocks) * 512
+	return int64(st.Blocks) * 512 //nolint:unconvert // their types differ between systems
 }

@@ -263,7 +263,7 @@ func (st *step) forgetCall(item *badger.Item) error {
 	st.remove(record)
 	rec := new(keystore.Record)
 	if err := st.v.codec.Decode(value, rec); err != nil {
-		return nil // its index entry leads nowhere, and goes with no run to lead to it
+		return nil //nolint:nilerr // its index entry leads nowhere, and goes with no run to lead to it
 	}
 	st.remove(indexKey(st.runNumber, hashCall(rec.Key.Turn, rec.Key.Call)))
 	return nil

@@ -107,7 +107,10 @@ func piecesKept(t testing.TB, s *Store) (n int) {
 }
 
 // recordsKept counts the records of calls.
-func recordsKept(t testing.TB, s *Store) int { return keysUnder(t, s, dataPrefix) - piecesKept(t, s) }
+func recordsKept(t testing.TB, s *Store) int {
+	t.Helper()
+	return keysUnder(t, s, dataPrefix) - piecesKept(t, s)
+}
 
 // TestC86LongRunGoesInPortions: a run too long for a transaction is over for
 // every reader at once, goes in portions, can be interrupted at any of them,

@@ -20,7 +20,7 @@ func TestFailedCommitFailsTheBatchAndTheStoreComesBack(t *testing.T) {
 	kept, lost := key("r", "kept"), key("r", "lost")
 	begin(t, s, kept, "intent", keystore.Send)
 	release := hold(t, s)
-	broken, err := s.submit(context.Background(), func(v *view) (*step, error) {
+	broken, err := s.submit(context.Background(), func(*view) (*step, error) {
 		s.engine.breakSync()
 		return nil, nil
 	})

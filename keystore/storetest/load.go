@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 
@@ -42,9 +43,7 @@ func (b *trial) mix(callers, steps int) {
 		b.Fatalf("under load: %v", err)
 	}
 	for _, s := range seen {
-		for k, r := range s {
-			b.seen[k] = r
-		}
+		maps.Copy(b.seen, s)
 	}
 }
 

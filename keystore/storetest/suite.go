@@ -29,6 +29,7 @@ type Opener func(t *testing.T) Place
 
 // Run tests that the stores of open keep the contract of keystore.Store.
 func Run(t *testing.T, open Opener) {
+	t.Helper()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			b := &trial{T: t, place: open(t), clock: NewClock(), seen: map[keystore.Key]*keystore.Record{}}
@@ -246,7 +247,7 @@ func (b *trial) wants(err, want error) {
 
 func answered(kind keystore.EventKind, attempt uint32) keystore.Event {
 	e := keystore.Event{Kind: kind, Attempt: attempt, Status: 201, Evidence: classify.Answered}
-	switch kind {
+	switch kind { //nolint:exhaustive // answers alone have such facts
 	case keystore.SawUnsent:
 		e.Status, e.Evidence, e.Reason = 0, classify.Unsent, "connection refused"
 	case keystore.SawNotApplied:
@@ -268,30 +269,30 @@ func receipt(status int) *keystore.Receipt {
 }
 
 // succeed brings a call from begin to a receipt.
-func (b *trial) succeed(k keystore.Key) *keystore.Record {
+func (b *trial) succeed(k keystore.Key) {
 	b.Helper()
 	r := b.beginning(b.request(k), keystore.Send)
-	return b.apply(k, answered(keystore.SawApplied, r.AttemptsMade), []byte("receipt of "+k.Call))
+	b.apply(k, answered(keystore.SawApplied, r.AttemptsMade), []byte("receipt of "+k.Call))
 }
 
 // doubt brings a call from begin into doubt.
-func (b *trial) doubt(q *keystore.Request) *keystore.Record {
+func (b *trial) doubt(q *keystore.Request) {
 	b.Helper()
 	r := b.beginning(q, keystore.Send)
-	return b.apply(q.Key, answered(keystore.SawAmbiguous, r.AttemptsMade), nil)
+	b.apply(q.Key, answered(keystore.SawAmbiguous, r.AttemptsMade), nil)
 }
 
 // lose brings a call from begin to unknown.
-func (b *trial) lose(k keystore.Key) *keystore.Record {
+func (b *trial) lose(k keystore.Key) {
 	b.Helper()
 	b.doubt(b.request(k))
-	return b.apply(k, keystore.Event{Kind: keystore.GaveUp, Reason: "nothing is left to try"}, nil)
+	b.apply(k, keystore.Event{Kind: keystore.GaveUp, Reason: "nothing is left to try"}, nil)
 }
 
 // hold puts a call on record that waits for approval.
-func (b *trial) hold(k keystore.Key) *keystore.Record {
+func (b *trial) hold(k keystore.Key) {
 	b.Helper()
 	r := b.beginning(b.request(k), keystore.Send)
 	b.apply(k, answered(keystore.SawUnsent, r.AttemptsMade), nil)
-	return b.apply(k, keystore.Event{Kind: keystore.WasHeld, Begin: &b.request(k).Beginning}, nil)
+	b.apply(k, keystore.Event{Kind: keystore.WasHeld, Begin: &b.request(k).Beginning}, nil)
 }
