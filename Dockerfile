@@ -8,8 +8,9 @@ ARG VERSION=dev
 RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w -X main.version=${VERSION}" -o bin/sidecar ./cmd/sidecar
 RUN mkdir /empty
 
-# Certificates, time zones and a user without rights; no shell.
-FROM gcr.io/distroless/static-debian12:nonroot
+# The binary, the certificates that it trusts, and a user without rights; no shell.
+FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /src/bin/sidecar /sidecar
 # A new volume takes its owner from here.
 COPY --from=build --chown=65532:65532 /empty /data
