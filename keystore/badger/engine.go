@@ -51,6 +51,7 @@ func badgerOptions(c Config) badger.Options {
 	o.ValueLogFileSize = 16 << 20                                // which is mapped at twice its size
 	o.ChecksumVerificationMode = options.OnBlockRead
 	o.LmaxCompaction = true
+	o.BaseLevelSize = 1 << 30 // up to there level 0 is merged into the last level at once: what never moves again is written once less
 	return o
 }
 
