@@ -83,12 +83,8 @@ func (w *work) judge(r *keystore.Record, a *answer) classify.Outcome {
 // take reads the body to its clean end, keeping it and passing it on.
 func (w *work) take(ctx context.Context, r *keystore.Record, resp *classify.Response, a *answer, k *keeper) error {
 	if w.stream != nil && (resp.Length < 0 || resp.Length > WholeMax) {
-		outcome := Executed
-		if w.doubted {
-			outcome = Recovered
-		}
 		a.streamed = true
-		w.stream.Head(&Reply{Outcome: outcome, Record: r, SentKey: w.sentKey(r), Status: a.status, Header: a.header, Length: resp.Length})
+		w.stream.Head(&Reply{Outcome: w.sentOutcome(), Record: r, SentKey: w.sentKey(r), Status: a.status, Header: a.header, Length: resp.Length})
 	}
 	switch {
 	case r.Intent.Method == "HEAD" || a.status == 204 || a.status == 304:

@@ -141,13 +141,9 @@ func (w *work) finish(ctx context.Context, r *keystore.Record, a answer) *Reply 
 // answered is what the agent gets for an attempt that is on record; nil where
 // recovery goes on.
 func (w *work) answered(r *keystore.Record, a answer) *Reply {
-	outcome := Executed
-	if w.doubted {
-		outcome = Recovered
-	}
+	outcome := w.sentOutcome()
 	if r.State == keystore.InDoubt {
-		w.upstreamStatus = a.status
-		w.doubt()
+		w.upstreamStatus, w.doubted = a.status, true
 		if a.streamed {
 			return &Reply{Outcome: outcome, Record: r, Streamed: true, Broken: true}
 		}
@@ -168,6 +164,14 @@ func (w *work) answered(r *keystore.Record, a answer) *Reply {
 		return w.bodyNotKept(r)
 	}
 	return reply
+}
+
+// sentOutcome is how the answer to an attempt of this request came about.
+func (w *work) sentOutcome() Outcome {
+	if w.doubted {
+		return Recovered
+	}
+	return Executed
 }
 
 // settle applies an event. Where the body cannot be kept, the knowledge is kept

@@ -23,9 +23,6 @@ const (
 	waitPoll = time.Second
 )
 
-// doubt notes that this request has met the call in doubt.
-func (w *work) doubt() { w.doubted = true }
-
 // timeLeft is how long this request may still wait. Waiting begins when first
 // asked.
 func (w *work) timeLeft() time.Duration {
@@ -219,7 +216,7 @@ func (w *work) inProgress(r *keystore.Record, after time.Duration) *Reply {
 // askProvider looks the effect up, when it is time, and puts what it found on
 // record. Of several equal requests in this process one asks.
 func (w *work) askProvider(ctx context.Context, r *keystore.Record, after keystore.Instant, t *turn) *Reply {
-	w.doubt()
+	w.doubted = true
 	select {
 	case w.flight.asking <- struct{}{}:
 		defer func() { <-w.flight.asking }()
