@@ -37,8 +37,9 @@ func (a Action) String() string {
 	return "invalid"
 }
 
-// A Reason says why a verdict stops a call. Package proxy maps each to a
-// problem.
+// A Reason says why a verdict stops a call, or why an operation was refused.
+// Package proxy maps each to a problem. The numbers are stored: they are only
+// ever appended to.
 type Reason uint8
 
 const (
@@ -62,16 +63,43 @@ const (
 	// OtherAccount, which comes with Wait: only who asks on the account that the
 	// call was made with can learn what came of it.
 	OtherAccount
+	// FenceRequired: the run has had a lease, and who asks names no fence.
+	FenceRequired
+	// Fenced: the fence is not the newest, or its lease was given back.
+	Fenced
+	// FlowVersionMismatch: the run is pinned to another version of its flow.
+	FlowVersionMismatch
+	// LeaseHeld: the lease is another's, and not over.
+	LeaseHeld
+	// PlanConflict: the turn has another plan.
+	PlanConflict
+	// NotInPlan: the turn has a plan, and it does not name the call.
+	NotInPlan
+	// BudgetExhausted: the run has begun as many effects as its budget allows.
+	BudgetExhausted
+	// Diverged: the agent sends a new effect before it has repeated those of its
+	// earlier incarnations, and a person has to look first.
+	Diverged
+	// ETagMismatch: the item has another version.
+	ETagMismatch
+	// ItemExists: the item is there already.
+	ItemExists
+	// ReceiptRequired: the write stands for a call that has no receipt.
+	ReceiptRequired
+
+	numReasons
 )
 
-var reasonNames = [...]string{
+var reasonNames = [numReasons]string{
 	KeyReused: "key_reused", PrincipalMismatch: "principal_mismatch", UnknownOutcome: "unknown_outcome", RunPaused: "run_paused",
 	ApprovalRequired: "approval_required", CallDenied: "call_denied", CallAbandoned: "call_abandoned", ReceiptExpired: "receipt_expired",
-	OtherAccount: "other_account",
+	OtherAccount: "other_account", FenceRequired: "fence_required", Fenced: "fenced", FlowVersionMismatch: "flow_version_mismatch",
+	LeaseHeld: "lease_held", PlanConflict: "plan_conflict", NotInPlan: "not_in_plan", BudgetExhausted: "budget_exhausted",
+	Diverged: "diverged", ETagMismatch: "etag_mismatch", ItemExists: "item_exists", ReceiptRequired: "receipt_required",
 }
 
 func (r Reason) String() string {
-	if r > 0 && int(r) < len(reasonNames) {
+	if r > 0 && r < numReasons {
 		return reasonNames[r]
 	}
 	return "invalid"
@@ -87,6 +115,14 @@ type Verdict struct {
 	// GiveUp comes with Stop and UnknownOutcome when recovery has nothing left
 	// to try and that is not yet on record.
 	GiveUp bool
+	// Hold comes with Stop and ApprovalRequired or Diverged when the call is to
+	// be put on record as held.
+	Hold bool
+	// Diverges says that the call is a new effect of an agent that has not
+	// repeated all of its earlier ones.
+	Diverges bool
+	// Pins says that the request's flow version is to become the run's.
+	Pins bool
 }
 
 // Means is one way to learn what came of a call in doubt.
@@ -123,12 +159,42 @@ type Request struct {
 	// PauseOnUnknown says that an unknown call pauses the effects of its whole
 	// run.
 	PauseOnUnknown bool
+
+	// FlowVersion is the version of the flow that who asks runs; empty if it
+	// does not say. The fence is the beginning's.
+	FlowVersion string
+	// Approval says whether a person has to agree first.
+	Approval classify.Approval
+	// Ordinal is set where the call's id was made by counting.
+	Ordinal *Ordinal
+	// HoldDiverged says that a call that diverges is held.
+	HoldDiverged bool
 }
+
+// isEffect reports whether the call may change something outside.
+func (q *Request) isEffect() bool { return IsEffect(q.Class) }
+
+// IsEffect reports whether a call of that class may change something outside.
+func IsEffect(c classify.Class) bool { return c != classify.Read && c != classify.Decision }
 
 // RunFacts is what a verdict needs to know about a call's run.
 type RunFacts struct {
+	// Run is nil where the run is not on record.
+	Run *Run
 	// Unknown counts the run's calls in Unknown.
 	Unknown int
+	// Plan is what the plan of the call's turn says about the call. It need not
+	// be looked up where Run.Plans is 0.
+	Plan PlanFact
+	// Position is what is on record for the request's Ordinal, if it has one.
+	Position Position
+}
+
+func (f *RunFacts) run() *Run {
+	if f.Run == nil {
+		return &Run{}
+	}
+	return f.Run
 }
 
 // Bounds on recovery.
@@ -152,18 +218,48 @@ const (
 // Decide says what may be done about a call, changing nothing. r is nil where
 // nothing is on record. Begin, reports and the inspector all ask here, so they
 // cannot disagree.
-func Decide(r *Record, run RunFacts, q *Request, now Instant) Verdict {
-	if r == nil {
-		return decideFresh(run, q)
-	}
-	if stop := decideIdentity(r, q); stop != 0 {
+func Decide(r *Record, f RunFacts, q *Request, now Instant) Verdict {
+	if stop := decideAsker(r, &f, q); stop != 0 {
 		return Verdict{Action: Stop, Reason: stop}
+	}
+	v := decideCall(r, &f, q, now)
+	v.Pins = v.Action != Stop && q.FlowVersion != "" && f.run().FlowVersion == ""
+	return v
+}
+
+// decideAsker refuses whoever may not act for the run, or means another request:
+// for replays too, since a worker that was replaced should stop.
+func decideAsker(r *Record, f *RunFacts, q *Request) Reason {
+	if r != nil {
+		if stop := decideIdentity(r, q); stop != 0 {
+			return stop
+		}
+	}
+	run := f.run()
+	if q.OnlyRecover {
+		return 0
+	}
+	if stop := run.Lease.Admits(q.Fence, q.isEffect()); stop != 0 {
+		return stop
+	}
+	if q.FlowVersion != "" && run.FlowVersion != "" && q.FlowVersion != run.FlowVersion {
+		return FlowVersionMismatch
+	}
+	if q.Ordinal != nil && q.Ordinal.Incarnation < run.Repeats.Incarnation {
+		return Fenced
+	}
+	return 0
+}
+
+func decideCall(r *Record, f *RunFacts, q *Request, now Instant) Verdict {
+	if r == nil {
+		return decideFresh(nil, f, q, now)
 	}
 	switch r.State {
 	case None, Planned, Open:
-		return decideFresh(run, q)
+		return decideFresh(r, f, q, now)
 	case Held:
-		return Verdict{Action: Stop, Reason: ApprovalRequired}
+		return Verdict{Action: Stop, Reason: cmp.Or(r.HeldFor, ApprovalRequired)}
 	case Pending:
 		return Verdict{Action: Wait}
 	case InDoubt:
@@ -196,15 +292,41 @@ func decideIdentity(r *Record, q *Request) Reason {
 	return 0
 }
 
-func decideFresh(run RunFacts, q *Request) Verdict {
+// decideFresh decides about a call of which nothing has happened: may it be
+// sent? r is nil where nothing is on record.
+func decideFresh(r *Record, f *RunFacts, q *Request, now Instant) Verdict {
 	if q.OnlyRecover {
 		return Verdict{Action: Wait}
 	}
-	isEffect := q.Class != classify.Read && q.Class != classify.Decision
-	if isEffect && q.PauseOnUnknown && run.Unknown > 0 {
-		return Verdict{Action: Stop, Reason: RunPaused}
+	if !q.isEffect() {
+		return Verdict{Action: Send}
 	}
-	return Verdict{Action: Send}
+	diverges := q.diverges(f)
+	switch {
+	case f.Plan == OutOfPlan:
+		return Verdict{Action: Stop, Reason: NotInPlan}
+	case (r == nil || r.AttemptsMade == 0) && f.run().exhausted(q.Intent.Upstream):
+		return Verdict{Action: Stop, Reason: BudgetExhausted}
+	case q.PauseOnUnknown && f.Unknown > 0:
+		return Verdict{Action: Stop, Reason: RunPaused}
+	case r.isApproved(now):
+		return Verdict{Action: Send, Diverges: diverges}
+	case diverges && q.HoldDiverged:
+		return Verdict{Action: Stop, Reason: Diverged, Hold: true, Diverges: true}
+	case q.Approval == classify.ApprovalRequired:
+		return Verdict{Action: Stop, Reason: ApprovalRequired, Hold: true, Diverges: diverges}
+	}
+	return Verdict{Action: Send, Diverges: diverges}
+}
+
+// diverges reports whether the call is a new effect of an agent that has not
+// repeated all of its earlier ones.
+func (q *Request) diverges(f *RunFacts) bool {
+	if q.Ordinal == nil || !f.run().Repeats.diverges(q.Ordinal.Incarnation) {
+		return false
+	}
+	p, err := f.Position.In(q.Ordinal.Incarnation)
+	return err == nil && q.Ordinal.Slot >= p.Known
 }
 
 func decideInDoubt(r *Record, q *Request, now Instant) Verdict {
@@ -282,20 +404,77 @@ func nextLookup(r *Record, q *Request, now Instant) (Instant, bool) {
 	return max(now, r.LastMissAt.Add(q.Lookup.Spacing)), true
 }
 
-// Admit decides about a call and, where an attempt is to be made or recovery
-// has nothing left to try, says what must be on record for it. next is nil if
-// nothing changes. Every store's Begin is Admit inside one atomic step.
-func Admit(r *Record, run RunFacts, q *Request, now Instant) (next *Record, v Verdict, err error) {
-	v = Decide(r, run, q, now)
-	switch {
+// Admitted is what Admit came to: the verdict, and what must be on record for
+// it. What is nil does not change.
+type Admitted struct {
+	Verdict  Verdict
+	Record   *Record
+	Run      *Run
+	Position *Position
+}
+
+// Admit decides about a call and says what must be on record for it. Every
+// store's Begin is Admit inside one atomic step. Where facts.Run is nil, a Run
+// that follows has only what Admit knows: its store gives it a name.
+func Admit(r *Record, f RunFacts, q *Request, now Instant) (a Admitted, err error) {
+	a.Verdict = Decide(r, f, q, now)
+	switch v := a.Verdict; {
 	case v.Action == Send:
-		next, err = Next(r, Event{Kind: Begun, Begin: &q.Beginning}, now)
+		a.Record, err = Next(r, Event{Kind: Begun, Begin: &q.Beginning}, now)
 	case v.Action == Resend:
-		next, err = Next(r, Event{Kind: ResendBegun, Begin: &q.Beginning}, now)
+		a.Record, err = Next(r, Event{Kind: ResendBegun, Begin: &q.Beginning}, now)
 	case v.GiveUp:
-		next, err = Next(r, Event{Kind: GaveUp, Reason: q.gaveUpBecause(r)}, now)
+		a.Record, err = Next(r, Event{Kind: GaveUp, Reason: q.gaveUpBecause(r)}, now)
+	case v.Hold:
+		a.Record, err = Next(r, Event{Kind: WasHeld, Begin: &q.Beginning, Reason: v.Reason.String()}, now)
+		if err == nil {
+			a.Record.HeldFor = v.Reason
+		}
 	}
-	return next, v, err
+	if err != nil {
+		return a, err
+	}
+	return a, a.follow(r, &f, q, now)
+}
+
+// follow says what the verdict means for the run and for the position.
+func (a *Admitted) follow(r *Record, f *RunFacts, q *Request, now Instant) error {
+	run := *f.run()
+	v, changed := a.Verdict, false
+	if v.Pins {
+		run.FlowVersion, changed = q.FlowVersion, true
+	}
+	if v.Action == Send && q.isEffect() && (r == nil || r.AttemptsMade == 0) {
+		run.begun(q.Intent.Upstream)
+		changed = true
+	}
+	if q.Ordinal != nil && q.takesSlot(v) {
+		p, repeats, err := takeSlot(run.Repeats, f.Position, q.Ordinal, q.isEffect())
+		if err != nil {
+			return err
+		}
+		run.Repeats, a.Position, changed = repeats, &p, true
+		if v.Diverges {
+			run.Repeats.DivergedAt = now
+		}
+	}
+	if changed {
+		a.Run = &run
+	}
+	return nil
+}
+
+// Writes reports whether something follows from a verdict about q that has to be
+// put on record.
+func (q *Request) Writes(v Verdict) bool {
+	return v.Action == Send || v.Action == Resend || v.GiveUp || v.Hold || v.Pins || q.Ordinal != nil && q.takesSlot(v)
+}
+
+// takesSlot reports whether a verdict makes the slot the incarnation's. A replay
+// takes it when its answer ends, see Step.
+func (q *Request) takesSlot(v Verdict) bool {
+	final := v.Reason == CallAbandoned || v.Reason == CallDenied || v.Reason == ReceiptExpired
+	return v.Action == Send || v.Action == Resend || v.Hold || v.Action == Stop && final
 }
 
 func (q *Request) gaveUpBecause(r *Record) string {

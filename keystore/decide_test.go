@@ -186,7 +186,8 @@ func TestWhyItGaveUp(t *testing.T) {
 		r := inState(InDoubt)
 		r.DoubtSince = t0
 		tc.with(r, tc.q)
-		next, v, err := Admit(r, RunFacts{}, tc.q, t0.Add(48*time.Hour))
+		a, err := Admit(r, RunFacts{}, tc.q, t0.Add(48*time.Hour))
+		next, v := a.Record, a.Verdict
 		if err != nil || !v.GiveUp || next.State != Unknown || !strings.Contains(next.History[len(next.History)-1].Note, tc.want) {
 			t.Errorf("%q: %+v, %v; history %+v", tc.want, v, err, next)
 		}

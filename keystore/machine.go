@@ -36,6 +36,13 @@ type Event struct {
 	// Actor names the person behind an operator's event, Note says why.
 	Actor string
 	Note  string
+	// Until comes with WasApproved: when the approval is over; 0 is never.
+	Until Instant
+	// Tool comes with WasPlanned.
+	Tool string
+	// Answered, which may come with a Saw event, moves on the position of an
+	// agent without call ids, in the same step, if the call is settled by it.
+	Answered *Ordinal
 }
 
 // A Beginning is what a begun attempt puts on record.
@@ -321,7 +328,7 @@ func (k EventKind) speaksOfCurrent() bool {
 var effects = [numEvents]func(r *Record, e *Event, now Instant) error{
 	WasPlanned:         planned,
 	WasHeld:            planned,
-	WasApproved:        nothing,
+	WasApproved:        approve,
 	WasDenied:          func(r *Record, _ *Event, _ Instant) error { r.Denied = true; return nil },
 	Begun:              begin,
 	SawUnsent:          endAttempt,
@@ -359,6 +366,16 @@ func planned(r *Record, e *Event, _ Instant) error {
 	}
 	r.Key = e.Begin.Key
 	r.Class, r.Fingerprint, r.Intent = e.Begin.Class, e.Begin.Fingerprint, e.Begin.Intent
+	if e.Tool != "" {
+		r.Tool = clip(e.Tool, ToolBytesMax)
+	}
+	return nil
+}
+
+// approve puts a person's leave on record.
+func approve(r *Record, e *Event, now Instant) error {
+	r.Approval = &Approval{Actor: clip(e.Actor, ReasonBytesMax), At: now, ExpiresAt: e.Until}
+	r.HeldFor = 0
 	return nil
 }
 

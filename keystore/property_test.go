@@ -246,7 +246,8 @@ func (w *walk) endInDoubt() {
 func (w *walk) ask(t *rapid.T, q *Request, run RunFacts) {
 	record, request := encodeAny(t, w.r), encodeAny(t, *q)
 	v := Decide(w.r, run, q, w.now)
-	next, admitted, err := Admit(w.r, run, q, w.now)
+	a, err := Admit(w.r, run, q, w.now)
+	next, admitted := a.Record, a.Verdict
 	if err != nil || admitted != v {
 		t.Fatalf("Decide says %+v, Admit %+v, %v", v, admitted, err)
 	}
@@ -256,7 +257,7 @@ func (w *walk) ask(t *rapid.T, q *Request, run RunFacts) {
 	if v.Action.String() == "invalid" || (v.Action == Stop) != (v.Reason != 0 && v.Reason != OtherAccount) || v.Reason == OtherAccount && v.Action != Wait || v.GiveUp && v.Action != Stop {
 		t.Fatalf("verdict %+v makes no sense", v)
 	}
-	if sends := v.Action == Send || v.Action == Resend; sends != (next != nil && next.State == Pending) || (next != nil) != (sends || v.GiveUp) {
+	if sends := v.Action == Send || v.Action == Resend; sends != (next != nil && next.State == Pending) || (next != nil) != (sends || v.GiveUp || v.Hold) {
 		t.Fatalf("verdict %+v, and on record: %+v", v, next)
 	}
 	if q.OnlyRecover && v.Action == Send {

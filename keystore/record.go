@@ -113,6 +113,26 @@ type Record struct {
 	// Denied tells an abandoned call that a person refused to approve from one
 	// that a person gave up.
 	Denied bool `cbor:"21,keyasint,omitempty"`
+	// Tool is the name that a plan gives the call's tool.
+	Tool string `cbor:"24,keyasint,omitempty"`
+	// HeldFor says why a held call is held. Approval is a person's leave to send
+	// it: it stands until the call is final, or the approval is over.
+	HeldFor  Reason    `cbor:"25,keyasint,omitempty"`
+	Approval *Approval `cbor:"26,keyasint,omitempty"`
+}
+
+// An Approval is a person's leave to send a call: exactly the request whose
+// fingerprint the record has, and no other call.
+type Approval struct {
+	Actor string  `cbor:"1,keyasint,omitempty"`
+	At    Instant `cbor:"2,keyasint"`
+	// ExpiresAt is when it is over, if no attempt has begun by then; 0 is never.
+	ExpiresAt Instant `cbor:"3,keyasint,omitempty"`
+}
+
+// isApproved reports whether a person's leave to begin an attempt stands.
+func (r *Record) isApproved(now Instant) bool {
+	return r != nil && r.Approval != nil && (r.Approval.ExpiresAt == 0 || now < r.Approval.ExpiresAt)
 }
 
 // Validate reports what r breaks of its invariants 1 and 3, or what it holds
@@ -125,7 +145,7 @@ func (r *Record) Validate() error {
 	switch {
 	case r.State == None || r.State >= numStates:
 		return fmt.Errorf("%w: state %d", ErrCorrupt, r.State)
-	case r.Class == 0 || r.Class > classify.Effect:
+	case r.Class == 0 && r.State != Planned && r.State != Expired || r.Class > classify.Effect:
 		return fmt.Errorf("%w: class %d", ErrCorrupt, r.Class)
 	case r.Version == 0:
 		return fmt.Errorf("%w: it has no version", ErrCorrupt)
@@ -276,17 +296,4 @@ func (r *Record) Attempt(number uint32) *Attempt {
 		}
 	}
 	return nil
-}
-
-// A Run is what is on record about one run. What follows from its calls (its
-// state, its totals) is derived, never stored.
-type Run struct {
-	Namespace string  `cbor:"1,keyasint"`
-	Name      string  `cbor:"2,keyasint"`
-	CreatedAt Instant `cbor:"3,keyasint"`
-	// TouchedAt is when something of the run last changed, exact to the
-	// store's retention step.
-	TouchedAt Instant `cbor:"4,keyasint"`
-	// EndedAt is when the run's result was stored.
-	EndedAt Instant `cbor:"5,keyasint,omitempty"`
 }

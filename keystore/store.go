@@ -23,6 +23,8 @@ var (
 	ErrNewerFormat = errors.New("the data was written by a newer version of this program")
 	// ErrLocked: another process has the store open.
 	ErrLocked = errors.New("the store is in use by another process")
+	// ErrCursor: the cursor is of another list. It wraps ErrNotFound.
+	ErrCursor = wrapped{"the cursor is not of this list: begin again without one", ErrNotFound}
 	// ErrTooLarge: the operation can never be taken, whatever else happens.
 	ErrTooLarge = errors.New("too large for the store")
 )
@@ -110,6 +112,84 @@ type Store interface {
 	// Close waits for what was taken and gives the store up. Operations that
 	// come later fail with ErrUnavailable.
 	Close() error
+}
+
+// A RunStore keeps what there is of a run besides its calls. It is part of every
+// [Store]; what is said there holds for it.
+//
+// Inside its atomic steps a store runs Put, Acquire, Renew, Release, Check, Plan's
+// rules and Step as they are.
+type RunStore interface {
+	// PutRun makes the run that q speaks of, or changes what q says of it.
+	// isNew reports whether it was not on record. Errors: *Refused for
+	// FlowVersionMismatch, ErrUnavailable, ErrFull, ErrCorrupt.
+	PutRun(ctx context.Context, q *RunSpec) (sum RunSummary, isNew bool, err error)
+
+	// AcquireLease gives out the lease of a run, which it makes if it is not on
+	// record. Errors: *Refused for LeaseHeld, ErrUnavailable, ErrFull.
+	AcquireLease(ctx context.Context, q *LeaseRequest) (Grant, error)
+
+	// RenewLease prolongs a lease for ttl from now; 0 is as long as it was given
+	// for. ReleaseLease gives it back; doing so again changes nothing. Errors:
+	// *Refused for Fenced, ErrNotFound, ErrUnavailable. Neither is refused
+	// because the disk's reserve is reached.
+	RenewLease(ctx context.Context, namespace, run string, f Fence, ttl time.Duration) (Grant, error)
+	ReleaseLease(ctx context.Context, namespace, run string, f Fence) error
+
+	// Lease returns the newest lease; a Grant with Left 0 is over. Errors:
+	// ErrNotFound if the run is not on record, ErrUnavailable.
+	Lease(ctx context.Context, namespace, run string) (Grant, error)
+
+	// PutPlan records a turn's plan and, as planned, its calls that are not on
+	// record. An equal plan is no error, and isNew is false. It makes the run if
+	// that is not on record. Errors: *Refused for PlanConflict, Fenced,
+	// FenceRequired and FlowVersionMismatch, ErrUnavailable, ErrFull,
+	// ErrTooLarge.
+	PutPlan(ctx context.Context, p *Plan, g Guard) (isNew bool, err error)
+
+	// Plan returns a turn's plan. Errors: ErrNotFound, ErrUnavailable,
+	// ErrCorrupt.
+	Plan(ctx context.Context, namespace, run, turn string) (*Plan, error)
+
+	// Position returns how far an agent without call ids has come with a content
+	// in a turn; the zero Position if it has not begun. Errors: ErrUnavailable,
+	// ErrCorrupt.
+	Position(ctx context.Context, namespace, run, turn string, c Content) (Position, error)
+
+	// Step moves the position of the call k, as the function Step says. Errors:
+	// *Refused for Fenced, ErrNotFound if the call is not on record,
+	// ErrUnavailable. It is not refused because the disk's reserve is reached.
+	Step(ctx context.Context, k Key, o *Ordinal, m Move) error
+}
+
+// ItemStores keep state that outlives its agent. They are part of every [Store];
+// what is said there holds for them.
+type ItemStores interface {
+	// PutItemStore makes an item store if it is not there; TTL and Isolation
+	// count only then. Errors: ErrUnavailable, ErrFull.
+	PutItemStore(ctx context.Context, s *ItemStore) (is ItemStore, isNew bool, err error)
+
+	// ItemStore returns an item store. Errors: ErrNotFound if there is none or
+	// its time is up, ErrUnavailable.
+	ItemStore(ctx context.Context, namespace, name string) (ItemStore, error)
+
+	// WriteItems makes all writes of a batch or none, and lets the item store's
+	// TTL begin anew. The guard, the receipts and the conditions are checked in
+	// the same atomic step, in that order. Errors: *Refused for FenceRequired,
+	// Fenced, FlowVersionMismatch, ReceiptRequired, ItemExists and ETagMismatch,
+	// ErrNotFound if the item store is not there, ErrUnavailable, ErrFull,
+	// ErrTooLarge.
+	WriteItems(ctx context.Context, b *Batch) ([]Written, error)
+
+	// Item returns an item. Errors: ErrNotFound if it or its store is not there
+	// or its time is up, ErrUnavailable, ErrCorrupt.
+	Item(ctx context.Context, s Space, key string) (*Item, error)
+
+	// Items lists a part of an item store in order of creation. A page may be
+	// short and have a cursor all the same: one call looks at a bounded number
+	// of items. Errors: ErrNotFound if the store is not there, ErrCursor,
+	// ErrUnavailable.
+	Items(ctx context.Context, q *ItemQuery) (List[*Item], error)
 }
 
 // An Admission is what Begin came to.

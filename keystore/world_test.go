@@ -134,7 +134,8 @@ func (w *world) request(t *rapid.T) *Request {
 // ask is an agent's or the recovery's request: what the verdict says is done.
 func (w *world) ask(t *rapid.T) {
 	q := w.request(t)
-	next, v, err := Admit(w.r, RunFacts{}, q, w.now)
+	a, err := Admit(w.r, RunFacts{}, q, w.now)
+	next, v := a.Record, a.Verdict
 	if err != nil {
 		t.Fatalf("admit: %v", err)
 	}

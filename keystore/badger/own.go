@@ -24,6 +24,10 @@ func own(r *keystore.Record) *keystore.Record {
 		receipt.Body.Inline = bytes.Clone(r.Receipt.Body.Inline)
 		c.Receipt = &receipt
 	}
+	if r.Approval != nil {
+		approval := *r.Approval
+		c.Approval = &approval
+	}
 	return &c
 }
 

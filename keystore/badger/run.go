@@ -71,7 +71,7 @@ func (r *run) facts() keystore.RunFacts {
 	if r == nil {
 		return keystore.RunFacts{}
 	}
-	return keystore.RunFacts{Unknown: r.Totals.in(keystore.Unknown)}
+	return keystore.RunFacts{Run: &r.Run, Unknown: r.Totals.in(keystore.Unknown)}
 }
 
 // A call is a record and its place.

@@ -133,7 +133,7 @@ func (s *Store) answer(q *keystore.Request) (adm keystore.Admission, answered bo
 			return err
 		}
 		v := keystore.Decide(c.record, in.facts(), q, s.clock.now())
-		if v.Action == keystore.Send || v.Action == keystore.Resend || v.GiveUp {
+		if q.Writes(v) {
 			return nil
 		}
 		adm, answered = keystore.Admission{Verdict: v, Record: c.record}, true
@@ -172,10 +172,11 @@ func (v *view) begin(q *keystore.Request, body incoming) (*step, keystore.Admiss
 	if err != nil {
 		return nil, keystore.Admission{}, err
 	}
-	next, verdict, err := keystore.Admit(was, st.run.facts(), q, st.now)
+	admitted, err := keystore.Admit(was, st.run.facts(), q, st.now)
 	if err != nil {
 		return nil, keystore.Admission{}, err
 	}
+	next, verdict := admitted.Record, admitted.Verdict
 	sends := verdict.Action == keystore.Send || verdict.Action == keystore.Resend
 	if sends && v.s.space.room() != forAll {
 		return nil, keystore.Admission{}, keystore.ErrFull
@@ -195,7 +196,11 @@ func (v *view) begin(q *keystore.Request, body incoming) (*step, keystore.Admiss
 			st.drop(prev.record.Intent.Body)
 		}
 	}
-	return st, adm, st.record(q.Key, prev, next)
+	if err := st.record(q.Key, prev, next); err != nil {
+		return nil, keystore.Admission{}, err
+	}
+	st.runFollows(admitted.Run)
+	return st, adm, nil
 }
 
 // buryOwner moves a call on whose attempt belongs to a dead epoch.

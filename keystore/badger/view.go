@@ -243,6 +243,18 @@ func (st *step) record(k keystore.Key, prev *call, next *keystore.Record) error 
 	return nil
 }
 
+// runFollows puts on record what an operation means for its run. What the store
+// itself keeps of it stays.
+func (st *step) runFollows(next *keystore.Run) {
+	if next == nil {
+		return
+	}
+	kept := st.run.Run
+	st.run.Run = *next
+	st.run.Run.Namespace, st.run.Run.Name = kept.Namespace, kept.Name
+	st.run.Run.CreatedAt, st.run.Run.TouchedAt, st.run.Run.EndedAt = kept.CreatedAt, kept.TouchedAt, kept.EndedAt
+}
+
 func (st *step) write(c *call) error {
 	value, err := st.v.codec.Encode(c.record)
 	if err != nil {

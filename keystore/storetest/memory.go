@@ -305,10 +305,11 @@ func (s *Memory) begin(q *keystore.Request, body []byte) (keystore.Admission, er
 		}
 		r = found
 	}
-	next, verdict, err := keystore.Admit(r, s.runFacts(q.Key), q, s.instant())
+	admitted, err := keystore.Admit(r, s.runFacts(q.Key), q, s.instant())
 	if err != nil {
 		return keystore.Admission{}, err
 	}
+	next, verdict := admitted.Record, admitted.Verdict
 	if next == nil {
 		next = found
 	}
@@ -348,7 +349,7 @@ func (s *Memory) ownerIsDead(r *keystore.Record) bool {
 
 func (s *Memory) runFacts(k keystore.Key) keystore.RunFacts {
 	if run := s.live.runs[nameOf(k)]; run != nil {
-		return keystore.RunFacts{Unknown: run.counts[keystore.Unknown]}
+		return keystore.RunFacts{Run: &run.run, Unknown: run.counts[keystore.Unknown]}
 	}
 	return keystore.RunFacts{}
 }

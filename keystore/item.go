@@ -1,0 +1,302 @@
+package keystore
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Bounds on stores and items, see design section 3.7.
+const (
+	// NameCharsMax is how many characters a store's name and an item's key may
+	// have. Each has at least one.
+	NameCharsMax = 128
+	// ValueBytesMax is how long an item's value may be.
+	ValueBytesMax = 1 << 20
+	// TagsMax is how many tags an item may have; a tag's key has 1 to
+	// TagKeyBytesMax bytes and no colon, its value up to TagValueBytesMax.
+	TagsMax          = 16
+	TagKeyBytesMax   = 64
+	TagValueBytesMax = 256
+	// WritesMax is how many items one batch may write.
+	WritesMax = 100
+	// ItemsMax and ItemsDefault bound a page of items.
+	ItemsMax     = 100
+	ItemsDefault = 20
+	// RequiresMax is how many receipts one write may require.
+	RequiresMax = 16
+	// ItemTTLMax bounds the time to live of stores and items.
+	ItemTTLMax = 10 * 365 * 24 * time.Hour
+)
+
+// An ItemStore is state that outlives its agent: what design section 3.7 calls a
+// store. (A [Store] keeps the journal.)
+type ItemStore struct {
+	Namespace string `cbor:"1,keyasint"`
+	Name      string `cbor:"2,keyasint"`
+	// TTL is how long it lives after its last write; 0 is for ever.
+	TTL time.Duration `cbor:"3,keyasint,omitempty"`
+	// Isolation says whether each user sees only that user's items.
+	Isolation Isolation `cbor:"4,keyasint,omitempty"`
+	CreatedAt Instant   `cbor:"5,keyasint"`
+	// WrittenAt is when an item was last written, exact to a second; the TTL
+	// counts from it.
+	WrittenAt Instant `cbor:"6,keyasint"`
+}
+
+// Isolation says who sees an item store's items.
+type Isolation uint8
+
+const (
+	// Shared: everybody in the namespace.
+	Shared Isolation = iota
+	// PerUser: only the user who wrote them.
+	PerUser
+)
+
+// ExpiresAt is when the store is over, as things stand; 0 is never.
+func (s *ItemStore) ExpiresAt() Instant {
+	if s.TTL == 0 {
+		return 0
+	}
+	return s.WrittenAt.Add(s.TTL)
+}
+
+// An ItemVersion is one version of one item. No other version of any item in
+// the same journal store has the same; 0 is none.
+type ItemVersion uint64
+
+// ETag returns the strong entity tag of a version (RFC 9110 section 8.8.3),
+// quotes included; empty for 0.
+func (v ItemVersion) ETag() string {
+	if v == 0 {
+		return ""
+	}
+	return `"` + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, uint64(v))) + `"`
+}
+
+// An Item is one value in an item store.
+type Item struct {
+	Key  string            `cbor:"1,keyasint"`
+	Tags map[string]string `cbor:"2,keyasint,omitempty"`
+	// Value is JSON as it was sent; nil where only keys were asked for.
+	Value []byte `cbor:"3,keyasint,omitempty"`
+	// Version changes with every write.
+	Version   ItemVersion `cbor:"4,keyasint"`
+	CreatedAt Instant     `cbor:"5,keyasint"`
+	UpdatedAt Instant     `cbor:"6,keyasint"`
+	// ExpiresAt is when it is over; 0 is never.
+	ExpiresAt Instant `cbor:"7,keyasint,omitempty"`
+}
+
+// IsOver reports whether the item's time is up.
+func (i *Item) IsOver(now Instant) bool { return i.ExpiresAt != 0 && now >= i.ExpiresAt }
+
+// A Space is one user's part of an item store, or all of one that is shared.
+type Space struct {
+	Namespace, Store string
+	// User is empty where nobody was named.
+	User string
+}
+
+// A Condition is what an item must be like for a write to be made. The zero
+// Condition is none.
+type Condition struct {
+	// Absent: it must not be there (If-None-Match: *).
+	Absent bool
+	// Present: it must be there (If-Match: *).
+	Present bool
+	// Versions: it must have one of them (If-Match: "…"). Not nil and empty means
+	// that no version can match.
+	Versions []ItemVersion
+}
+
+// Check checks a condition against the item that is there, nil if none is. The
+// error is a *Refused for ItemExists or ETagMismatch.
+func (c *Condition) Check(present *Item, operation int) error {
+	refused := &Refused{Reason: ETagMismatch, Operation: operation}
+	if present != nil {
+		refused.Version = present.Version
+	}
+	switch {
+	case c.Absent && present != nil:
+		refused.Reason = ItemExists
+		return refused
+	case c.Present && present == nil:
+		return refused
+	case c.Versions == nil:
+		return nil
+	}
+	for _, v := range c.Versions {
+		if present != nil && v == present.Version {
+			return nil
+		}
+	}
+	return refused
+}
+
+// An ItemWrite puts or deletes one item.
+type ItemWrite struct {
+	Kind  WriteKind
+	Key   string
+	Value []byte
+	Tags  map[string]string
+	// TTL is how long the item lives; 0 is as long as its store.
+	TTL time.Duration
+	If  Condition
+}
+
+// A WriteKind is what a write does.
+type WriteKind uint8
+
+const (
+	// PutItem makes the item, or replaces it and keeps its place in lists.
+	PutItem WriteKind = iota + 1
+	// DeleteItem removes it. Where it is not there, nothing is done.
+	DeleteItem
+)
+
+// A Batch is writes that are made together or not at all.
+type Batch struct {
+	Space  Space
+	Writes []ItemWrite
+	// Guard ties the batch to a run, if it names one.
+	Guard Guard
+	// Requires are calls without whose receipts nothing is written.
+	Requires []Key
+}
+
+// A Written is what one write of a batch came to.
+type Written struct {
+	// Item is what is there now, without its value; nil after a delete.
+	Item *Item
+	// Was says whether the item was there before.
+	Was bool
+}
+
+// Validate reports what is over its limits. The error's text is for clients.
+// Whether a value is JSON is not looked at here.
+func (b *Batch) Validate() error {
+	if len(b.Writes) == 0 || len(b.Writes) > WritesMax {
+		return fmt.Errorf("operations: there are %d, a batch has 1 to %d", len(b.Writes), WritesMax)
+	}
+	if len(b.Requires) > RequiresMax {
+		return fmt.Errorf("Counterfoil-Requires: it names %d calls, at most %d are looked up", len(b.Requires), RequiresMax)
+	}
+	seen := make(map[string]bool, len(b.Writes))
+	for i := range b.Writes {
+		w := &b.Writes[i]
+		if err := w.validate(); err != nil {
+			if len(b.Writes) > 1 {
+				err = fmt.Errorf("operations[%d]: %w", i, err)
+			}
+			return err
+		}
+		if seen[w.Key] {
+			return fmt.Errorf("operations[%d]: key %q is there twice; a batch writes each key once", i, w.Key)
+		}
+		seen[w.Key] = true
+	}
+	return nil
+}
+
+func (w *ItemWrite) validate() error {
+	if err := ValidateName(w.Key); err != nil {
+		return fmt.Errorf("key: %w", err)
+	}
+	if len(w.Value) > ValueBytesMax {
+		return fmt.Errorf("value: it has %d bytes, at most %d are kept: %w", len(w.Value), ValueBytesMax, ErrTooLarge)
+	}
+	if err := ValidateItemTTL(w.TTL); err != nil {
+		return err
+	}
+	return validateTags(w.Tags)
+}
+
+func validateTags(tags map[string]string) error {
+	if len(tags) > TagsMax {
+		return fmt.Errorf("tags: there are %d, at most %d are kept", len(tags), TagsMax)
+	}
+	for k, v := range tags {
+		if k == "" || len(k) > TagKeyBytesMax || strings.Contains(k, ":") || !utf8.ValidString(k+v) {
+			return fmt.Errorf("tags: a tag's key is 1 to %d bytes of UTF-8 without a colon", TagKeyBytesMax)
+		}
+		if len(v) > TagValueBytesMax {
+			return fmt.Errorf("tags: the value of %q has %d bytes, at most %d are kept", k, len(v), TagValueBytesMax)
+		}
+	}
+	return nil
+}
+
+// ValidateName reports whether a store's name or an item's key is 1 to 128
+// characters of UTF-8.
+func ValidateName(name string) error {
+	switch n := utf8.RuneCountInString(name); {
+	case name == "":
+		return fmt.Errorf("%w: it is empty", ErrInvalidKey)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%w: it is not valid UTF-8", ErrInvalidKey)
+	case n > NameCharsMax:
+		return fmt.Errorf("%w: it has %d characters, at most %d are allowed", ErrInvalidKey, n, NameCharsMax)
+	}
+	return nil
+}
+
+// ValidateItemTTL reports whether ttl is 0 or a time that an item or a store may
+// live.
+func ValidateItemTTL(ttl time.Duration) error {
+	if ttl < 0 || ttl > 0 && ttl < time.Second || ttl > ItemTTLMax {
+		return fmt.Errorf("ttl_seconds: it is 1 to %d (ten years); leave it out for no end", int64(ItemTTLMax.Seconds()))
+	}
+	return nil
+}
+
+// An ItemQuery asks for a page of items.
+type ItemQuery struct {
+	Space  Space
+	Prefix string
+	// Tags must all be there with these values.
+	Tags  map[string]string
+	Order Order
+	// Limit is 1 to ItemsMax; 0 means ItemsDefault.
+	Limit int
+	After string
+	// Fetch says whether values are wanted.
+	Fetch Fetch
+}
+
+// Matches reports whether an item is asked for.
+func (q *ItemQuery) Matches(i *Item) bool {
+	if !strings.HasPrefix(i.Key, q.Prefix) {
+		return false
+	}
+	for k, v := range q.Tags {
+		if have, ok := i.Tags[k]; !ok || have != v {
+			return false
+		}
+	}
+	return true
+}
+
+// An Order is that of creation, or the other way round.
+type Order uint8
+
+const (
+	// Ascending lists what was created first, first.
+	Ascending Order = iota
+	// Descending lists what was created last, first.
+	Descending
+)
+
+// Fetch says what of an item is wanted.
+type Fetch uint8
+
+const (
+	// Values: all of it.
+	Values Fetch = iota
+	// KeysOnly: all but its value.
+	KeysOnly
+)

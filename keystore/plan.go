@@ -1,0 +1,114 @@
+package keystore
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+)
+
+// Bounds on a plan.
+const (
+	// PlanBytesMax is how long a plan's JSON may be.
+	PlanBytesMax = 1 << 20
+	// PlanCallsMax is how many calls it may name.
+	PlanCallsMax = 1024
+	// ToolBytesMax is how long the name of a tool may be.
+	ToolBytesMax = 256
+)
+
+// A Plan is what a model decided in one turn, recorded before any of its tools
+// runs.
+type Plan struct {
+	Namespace string `cbor:"1,keyasint"`
+	Run       string `cbor:"2,keyasint"`
+	Turn      string `cbor:"3,keyasint"`
+	// Decision and Args are JSON as it was sent.
+	Decision []byte        `cbor:"4,keyasint,omitempty"`
+	Calls    []PlannedCall `cbor:"5,keyasint,omitempty"`
+	// Digest is SHA-256 over the canonical JSON of decision and calls: equal
+	// plans have equal digests, whatever the order of their members.
+	Digest    [sha256.Size]byte `cbor:"6,keyasint"`
+	CreatedAt Instant           `cbor:"7,keyasint"`
+}
+
+// A PlannedCall is one call that a plan names.
+type PlannedCall struct {
+	ID   string `cbor:"1,keyasint"`
+	Tool string `cbor:"2,keyasint,omitempty"`
+	Args []byte `cbor:"3,keyasint,omitempty"`
+}
+
+// Names reports whether the plan names a call.
+func (p *Plan) Names(call string) bool {
+	for i := range p.Calls {
+		if p.Calls[i].ID == call {
+			return true
+		}
+	}
+	return false
+}
+
+// Tool is the tool of a call; empty if the plan does not say.
+func (p *Plan) Tool(call string) string {
+	for i := range p.Calls {
+		if p.Calls[i].ID == call {
+			return p.Calls[i].Tool
+		}
+	}
+	return ""
+}
+
+// Validate reports what is over its limits. The error's text is for clients.
+func (p *Plan) Validate() error {
+	if err := errors.Join(partError("run", p.Run), partError("turn", p.Turn)); err != nil {
+		return err
+	}
+	if len(p.Calls) > PlanCallsMax {
+		return fmt.Errorf("calls: there are %d, a plan has at most %d", len(p.Calls), PlanCallsMax)
+	}
+	seen := make(map[string]bool, len(p.Calls))
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		if err := partError(fmt.Sprintf("calls[%d].id", i), c.ID); err != nil {
+			return err
+		}
+		if seen[c.ID] {
+			return fmt.Errorf("calls[%d].id: %q is there twice", i, c.ID)
+		}
+		if len(c.Tool) > ToolBytesMax {
+			return fmt.Errorf("calls[%d].tool: it has %d bytes, at most %d are kept", i, len(c.Tool), ToolBytesMax)
+		}
+		seen[c.ID] = true
+	}
+	return nil
+}
+
+func partError(name, part string) error {
+	if err := ValidatePart(part); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// A PlanFact is what the plan of a call's turn says about the call.
+type PlanFact uint8
+
+const (
+	// NoPlan: the turn has none.
+	NoPlan PlanFact = iota
+	// InPlan: it names the call.
+	InPlan
+	// OutOfPlan: it does not.
+	OutOfPlan
+)
+
+// Fact says what the plan, nil if there is none, says about a call.
+func (p *Plan) Fact(call string) PlanFact {
+	switch {
+	case p == nil:
+		return NoPlan
+	case p.Names(call):
+		return InPlan
+	}
+	return OutOfPlan
+}
