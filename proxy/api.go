@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"counterfoil/classify"
 	"counterfoil/internal/journal"
@@ -24,51 +26,88 @@ const (
 
 // api answers what is asked of the sidecar itself.
 func (x *exchange) api(ctx context.Context) {
-	if x.hasBody() {
-		x.close, x.conn.linger = true, true // no body is read here
+	refusal := x.answerAPI(ctx)
+	if x.hasBody() && !x.bodyRead {
+		x.close, x.conn.linger = true, true
 	}
-	path, query, _ := strings.Cut(x.route.target, "?")
-	segments, err := splitPath(path)
-	if errors.Is(err, keystore.ErrInvalidKey) {
-		x.refuse(&journal.Refusal{Problem: InvalidKey, Detail: sentence(err) + " Percent-encode each part of the path."})
-		return
-	}
-	handle := x.find(segments)
-	switch {
-	case handle == nil:
-		x.refuse(nowhere)
-	case x.method != "GET" && x.method != "HEAD":
-		x.refuse(&journal.Refusal{Problem: MethodNotAllowed, Detail: "This path can only be read."})
-	default:
-		x.failed(handle(ctx, query))
+	if refusal != nil {
+		x.refuse(refusal)
 	}
 }
 
-// A handler answers one path of the agent API, or returns why not.
-type handler func(ctx context.Context, query string) error
+func (x *exchange) answerAPI(ctx context.Context) *journal.Refusal {
+	path, query, _ := strings.Cut(x.route.target, "?")
+	segments, err := splitPath(path)
+	if errors.Is(err, keystore.ErrInvalidKey) {
+		return &journal.Refusal{Problem: InvalidKey, Detail: sentence(err) + " Percent-encode each part of the path."}
+	}
+	x.methods = x.find(segments)
+	if x.methods == nil {
+		return nowhere
+	}
+	handle := x.methods[x.method]
+	if x.method == "HEAD" && handle == nil {
+		handle = x.methods["GET"]
+	}
+	if handle == nil {
+		return &journal.Refusal{Problem: MethodNotAllowed, Detail: "This path takes " + x.allowed() + "."}
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return malformed("The query cannot be read.")
+	}
+	return x.refusalOf(handle(ctx, values))
+}
+
+// A handler answers one method of one path of the agent API, or returns why not.
+type handler func(ctx context.Context, query url.Values) error
+
+// methods are the handlers of one path.
+type methods map[string]handler
 
 var nowhere = &journal.Refusal{Problem: NotFound, Detail: "The agent API has no such path. docs/protocol.md lists its paths."}
 
-// find returns the handler of a path, nil if there is none.
-func (x *exchange) find(s []string) handler {
-	if len(s) < 3 || s[0] != "v1" || s[1] != "runs" {
+// find returns the handlers of a path, nil if there is no such path.
+func (x *exchange) find(s []string) methods {
+	if len(s) < 2 || s[0] != "v1" {
 		return nil
 	}
-	k := keystore.Key{Namespace: x.namespace, Run: s[2]}
-	switch {
-	case len(s) == 3:
-		return func(ctx context.Context, query string) error { return x.showRun(ctx, k, query) }
-	case len(s) == 4 && s[3] == "calls":
-		return func(ctx context.Context, query string) error { return x.listCalls(ctx, k, query) }
-	case len(s) < 7 || s[3] != "turns" || s[5] != "calls":
+	switch s[1] {
+	case "runs":
+		return x.findRun(s[2:])
+	}
+	return nil
+}
+
+// findRun returns the handlers of what follows /-/v1/runs.
+func (x *exchange) findRun(s []string) methods {
+	if len(s) == 0 {
 		return nil
 	}
-	k.Turn, k.Call = s[4], s[6]
-	switch {
-	case len(s) == 7:
-		return func(ctx context.Context, _ string) error { return x.showCall(ctx, k) }
-	case len(s) == 8 && s[7] == "receipt":
-		return func(ctx context.Context, _ string) error { return x.showReceipt(ctx, k) }
+	k := keystore.Key{Namespace: x.namespace, Run: s[0]}
+	switch s = s[1:]; {
+	case len(s) == 0:
+		return methods{"GET": func(ctx context.Context, query url.Values) error { return x.showRun(ctx, k, query) }}
+	case len(s) == 1 && s[0] == "calls":
+		return methods{"GET": func(ctx context.Context, query url.Values) error { return x.listCalls(ctx, k, query) }}
+	case s[0] == "turns" && len(s) >= 2:
+		k.Turn = s[1]
+		return x.findTurn(k, s[2:])
+	}
+	return nil
+}
+
+// findTurn returns the handlers of what follows /-/v1/runs/{run}/turns/{turn}.
+func (x *exchange) findTurn(k keystore.Key, s []string) methods {
+	if len(s) < 2 || s[0] != "calls" {
+		return nil
+	}
+	k.Call = s[1]
+	switch s = s[2:]; {
+	case len(s) == 0:
+		return methods{"GET": func(ctx context.Context, _ url.Values) error { return x.showCall(ctx, k) }}
+	case len(s) == 1 && s[0] == "receipt":
+		return methods{"GET": func(ctx context.Context, _ url.Values) error { return x.showReceipt(ctx, k) }}
 	}
 	return nil
 }
@@ -91,25 +130,30 @@ func splitPath(path string) ([]string, error) {
 
 // allowed lists the methods of a path here.
 func (x *exchange) allowed() string {
-	if x.route.upstream == nil && x.route.target != "" {
-		return "GET, HEAD"
+	if x.methods == nil {
+		return "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
 	}
-	return "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
+	names := slices.Collect(maps.Keys(x.methods))
+	if x.methods["GET"] != nil {
+		names = append(names, "HEAD")
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
 }
 
-// failed answers for an error of the store, nil being none.
-func (x *exchange) failed(err error) {
+// refusalOf is the refusal for an error, nil for none.
+func (x *exchange) refusalOf(err error) *journal.Refusal {
 	var known *refusalError
 	switch {
 	case err == nil:
+		return nil
 	case errors.As(err, &known):
-		x.refuse(known.Refusal)
+		return known.Refusal
 	case errors.Is(err, keystore.ErrNotFound):
-		x.refuse(&journal.Refusal{Problem: NotFound, Detail: "Nothing is on record under that name. Look at its spelling."})
-	default:
-		x.log.Warn("the agent API could not read the journal", "error", err)
-		x.refuse(&journal.Refusal{Problem: journal.JournalUnavailable, Detail: "The journal cannot be read now. Ask again later.", RetryAfter: 1e9})
+		return &journal.Refusal{Problem: NotFound, Detail: "Nothing is on record under that name. Look at its spelling."}
 	}
+	x.log.Warn("the agent API could not use the journal", "error", err)
+	return &journal.Refusal{Problem: journal.JournalUnavailable, Detail: "The journal cannot be used now. Ask again later.", RetryAfter: time.Second}
 }
 
 // A refusalError is a refusal on its way up.
@@ -117,7 +161,7 @@ type refusalError struct{ *journal.Refusal }
 
 func (e refusalError) Error() string { return e.Detail }
 
-func (x *exchange) showRun(ctx context.Context, k keystore.Key, query string) error {
+func (x *exchange) showRun(ctx context.Context, k keystore.Key, query url.Values) error {
 	page, err := pageOf(query)
 	if err != nil {
 		return err
@@ -133,7 +177,7 @@ func (x *exchange) showRun(ctx context.Context, k keystore.Key, query string) er
 	return x.json(viewRun(&summary, calls))
 }
 
-func (x *exchange) listCalls(ctx context.Context, k keystore.Key, query string) error {
+func (x *exchange) listCalls(ctx context.Context, k keystore.Key, query url.Values) error {
 	page, err := pageOf(query)
 	if err != nil {
 		return err
@@ -148,13 +192,10 @@ func (x *exchange) listCalls(ctx context.Context, k keystore.Key, query string) 
 	return x.json(viewCalls(calls))
 }
 
-func pageOf(query string) (keystore.Page, error) {
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return keystore.Page{}, &refusalError{malformed("The query cannot be read.")}
-	}
-	p := keystore.Page{After: values.Get("after")}
-	if limit := values.Get("limit"); limit != "" {
+func pageOf(query url.Values) (keystore.Page, error) {
+	p := keystore.Page{After: query.Get("after")}
+	if limit := query.Get("limit"); limit != "" {
+		var err error
 		if p.Limit, err = strconv.Atoi(limit); err != nil || p.Limit < 1 || p.Limit > listMax {
 			return p, &refusalError{malformed("limit is a whole number from 1 to 1000.")}
 		}
@@ -196,14 +237,24 @@ func (x *exchange) showReceipt(ctx context.Context, k keystore.Key) error {
 	return nil
 }
 
-func (x *exchange) json(v any) error {
+// json answers with a document.
+func (x *exchange) json(v any) error { return x.jsonAs(200, nil, v) }
+
+// jsonAs answers with a document, a status and more header fields.
+func (x *exchange) jsonAs(status int, more classify.Header, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
 	body = append(body, '\n')
 	h := classify.Header{{Name: "Content-Type", Value: "application/json"}, {Name: "Cache-Control", Value: "no-store"}}
-	x.whole(&answer{status: 200, header: h, length: int64(len(body))}, body)
+	x.whole(&answer{status: status, header: append(h, more...), length: int64(len(body))}, body)
+	return nil
+}
+
+// noContent answers that it is done.
+func (x *exchange) noContent() error {
+	x.whole(&answer{status: 204, header: classify.Header{{Name: "Cache-Control", Value: "no-store"}}}, nil)
 	return nil
 }
 

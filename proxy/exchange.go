@@ -30,7 +30,11 @@ type exchange struct {
 	// length, -1 where it is chunked.
 	body      io.Reader
 	bodyBytes int64
-	began     time.Time
+	// bodyRead says that the body was read to its end.
+	bodyRead bool
+	// methods are those of a path of the agent API.
+	methods methods
+	began   time.Time
 	// close says that the connection ends with the answer.
 	close bool
 	// http10 says that the client cannot read chunks.
