@@ -32,8 +32,10 @@ const (
 	bodyBytesSmall = 256 << 10
 )
 
-// Records is what the agent API reads: a [keystore.Store].
+// Records is what the agent API reads and writes: a [keystore.Store].
 type Records interface {
+	keystore.ItemStores
+
 	Call(ctx context.Context, k keystore.Key) (*keystore.Record, error)
 	ReadBody(ctx context.Context, b keystore.Body, fn func(piece []byte) error) error
 	Run(ctx context.Context, namespace, run string) (keystore.RunSummary, error)
