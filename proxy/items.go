@@ -121,7 +121,7 @@ func (x *exchange) deleteItem(ctx context.Context, store, key string) error {
 
 // newBatch reads what the header says of a write, all but conditions.
 func (x *exchange) newBatch(ctx context.Context, store string) (*keystore.Batch, error) {
-	guard, err := x.guard()
+	guard, err := x.runGuard()
 	if err != nil {
 		return nil, err
 	}

@@ -231,4 +231,3 @@ func readBool(raw []byte) (bool, error) {
 	}
 	return raw[0] == 't', nil
 }
-

@@ -224,9 +224,9 @@ func (x *exchange) part(field string) (part string, err error) {
 	return part, nil
 }
 
-// guard reads what ties a write to a run. The run may come from wherever a
+// runGuard reads what ties a write to a run. The run may come from wherever a
 // call's does.
-func (x *exchange) guard() (g keystore.Guard, err error) {
+func (x *exchange) runGuard() (g keystore.Guard, err error) {
 	if x.claim.run != keystore.NoPart {
 		g.Run = x.claim.run
 	}
