@@ -78,6 +78,9 @@ type view struct {
 	marks marks
 	// marked says that marks have to be written.
 	marked bool
+	// laid is what the batch has written of item stores and items, by key; nil
+	// stands for what it removed.
+	laid map[string][]byte
 }
 
 // indexes are the lists of unsettled calls.
@@ -155,6 +158,8 @@ type step struct {
 	freed int64
 	// forgotten says that the run is gone.
 	forgotten bool
+	// laid is what later operations of the batch have to see of changes.
+	laid map[string][]byte
 }
 
 // entryBytes is what an entry takes besides key and value, in the transaction
@@ -306,6 +311,7 @@ func (v *view) keep(st *step) {
 	}
 	v.claimed = append(v.claimed, st.claimed...)
 	v.freed += st.freed
+	v.keepLaid(st)
 }
 
 func (v *view) keepRun(st *step) {

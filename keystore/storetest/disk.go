@@ -34,6 +34,7 @@ func NewDisk() *Disk {
 	return &Disk{codec: codec, synced: image{
 		secret: sha256.Sum256([]byte("a secret for tests")),
 		calls:  map[keystore.Key]entry{}, runs: map[runName]*runEntry{}, bodies: map[keystore.BodyRef][]byte{},
+		items: newItemImage(),
 	}}
 }
 
@@ -143,6 +144,7 @@ type image struct {
 	calls  map[keystore.Key]entry
 	runs   map[runName]*runEntry
 	bodies map[keystore.BodyRef][]byte
+	items  itemImage
 }
 
 // A change is one step that an operation makes on an image. It is made twice:
@@ -175,7 +177,7 @@ const stateCount = len(keystore.RunSummary{}.Calls)
 
 func (m *image) clone() image {
 	c := *m
-	c.calls, c.bodies = maps.Clone(m.calls), maps.Clone(m.bodies)
+	c.calls, c.bodies, c.items = maps.Clone(m.calls), maps.Clone(m.bodies), m.items.clone()
 	c.runs = make(map[runName]*runEntry, len(m.runs))
 	for name, run := range m.runs {
 		copied := *run

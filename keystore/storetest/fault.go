@@ -20,16 +20,19 @@ const (
 	Apply
 	// StageWrite is each piece of a staged body.
 	StageWrite
-	// Read is Call, ReadBody, Run, Runs, Calls and Unsettled.
+	// Read is Call, ReadBody, Run, Runs, Calls, Unsettled, ItemStore, Item and
+	// Items.
 	Read
 	// Sweep is the method of that name.
 	Sweep
 	// Sync is the making durable of one batch of operations, all of which
 	// share its fate.
 	Sync
+	// WriteItems is the method of that name, and PutItemStore.
+	WriteItems
 )
 
-var opNames = [...]string{Any: "any", Open: "open", Begin: "begin", Apply: "apply", StageWrite: "stage_write", Read: "read", Sweep: "sweep", Sync: "sync"}
+var opNames = [...]string{Any: "any", Open: "open", Begin: "begin", Apply: "apply", StageWrite: "stage_write", Read: "read", Sweep: "sweep", Sync: "sync", WriteItems: "write_items"}
 
 func (o Op) String() string {
 	if int(o) < len(opNames) {
