@@ -311,17 +311,68 @@ func TestLargeBatch(t *testing.T) {
 	})
 }
 
-// Design 3.7: run and fence on a write make it fenced.
+// Design 3.7: run and fence on a write make it fenced, whatever kind of write it
+// is; design 3.6: once a run has had a lease, its writes need the fence.
 func TestFencedWrites(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *shop) {
 		s.want(201, "PUT", "s", "")
-		s.want(201, "PUT", "s/items/free", `{"value":1}`, "Counterfoil-Run: never-leased")
-		s.do("PUT", "s/items/k", `{"value":1}`, "Counterfoil-Run: never-leased", "Counterfoil-Fence: 7").isProblem(t, journal.Fenced)
-		s.do("DELETE", "s/items/free", "", "Counterfoil-Run: never-leased", "Counterfoil-Fence: 7").isProblem(t, journal.Fenced)
-		s.do("POST", "s/batch", `{"operations":[{"op":"put","key":"k","value":1}]}`, "Counterfoil-Run: never-leased", "Counterfoil-Fence: 7").isProblem(t, journal.Fenced)
-		if got := keysOf(s.list("s", "")); got != "free" {
-			t.Errorf("%s", got)
+		s.want(201, "PUT", "s/items/there", `{"value":1}`, "Counterfoil-Run: r")
+		lease := func(owner string) string {
+			t.Helper()
+			g, err := s.store.AcquireLease(t.Context(), &keystore.LeaseRequest{Namespace: "default", Run: "r", Owner: owner, TTL: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return fmt.Sprintf("Counterfoil-Fence: %d", g.Fence)
 		}
+		refused := func(problem journal.Problem, fields ...string) {
+			t.Helper()
+			fields = append(fields, "Counterfoil-Run: r")
+			before := s.want(200, "GET", "s/items", "").body
+			s.do("PUT", "s/items/there", `{"value":2}`, fields...).isProblem(t, problem)
+			s.do("PUT", "s/items/k", `{"value":2}`, fields...).isProblem(t, problem)
+			s.do("DELETE", "s/items/there", "", fields...).isProblem(t, problem)
+			s.do("POST", "s/batch", `{"operations":[{"op":"put","key":"k","value":2}]}`, fields...).isProblem(t, problem)
+			if after := s.want(200, "GET", "s/items", "").body; after != before {
+				t.Errorf("%s became %s", before, after)
+			}
+			s.want(200, "GET", "s/items/there", "", fields...) // reads are free
+		}
+		refused(journal.Fenced, "Counterfoil-Fence: 1")
+		old := lease("w1")
+		refused(journal.FenceRequired)
+		s.want(200, "PUT", "s/items/there", `{"value":3}`, "Counterfoil-Run: r", old)
+		if err := s.store.ReleaseLease(t.Context(), "default", "r", 1); err != nil {
+			t.Fatal(err)
+		}
+		refused(journal.Fenced, old)
+		newer := lease("w2")
+		if newer == old {
+			t.Fatalf("%s was given twice", old)
+		}
+		refused(journal.Fenced, old)
+		// The fence is looked at before the conditions: who was replaced has
+		// nothing to learn from them.
+		s.do("PUT", "s/items/none", `{"value":2}`, "Counterfoil-Run: r", old, "If-Match: *").isProblem(t, journal.Fenced)
+		s.want(200, "PUT", "s/items/there", `{"value":5}`, "Counterfoil-Run: r", newer)
+		s.want(200, "POST", "s/batch", `{"operations":[{"op":"put","key":"there","value":6}]}`, "Counterfoil-Run: r", newer)
+		s.want(200, "PUT", "s/items/there", `{"value":7}`) // names no run, so it is nobody's
+		s.want(204, "DELETE", "s/items/there", "", "Counterfoil-Run: r", newer)
+	})
+}
+
+// A write that names another version of the flow than the run is pinned to is
+// refused.
+func TestFlowVersionOfWrites(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *shop) {
+		s.want(201, "PUT", "s", "")
+		if _, _, err := s.store.PutRun(t.Context(), &keystore.RunSpec{Namespace: "default", Run: "r", FlowVersion: "v1"}); err != nil {
+			t.Fatal(err)
+		}
+		s.do("PUT", "s/items/k", `{"value":1}`, "Counterfoil-Run: r", "Counterfoil-Flow-Version: v2").isProblem(t, journal.FlowVersionMismatch)
+		s.do("GET", "s/items/k", "").isProblem(t, NotFound)
+		s.want(201, "PUT", "s/items/k", `{"value":1}`, "Counterfoil-Run: r", "Counterfoil-Flow-Version: v1")
+		s.want(200, "PUT", "s/items/k", `{"value":1}`, "Counterfoil-Run: r")
 	})
 }
 
