@@ -29,7 +29,7 @@ const (
 	Overloaded         journal.Problem = "overloaded"
 )
 
-// ResultConflict is of the protocol, but nothing raises it yet.
+// ResultConflict is a problem of the protocol that nothing raises yet.
 const ResultConflict journal.Problem = "result-conflict"
 
 // sameKey says whether the same request under the same key, later and by
@@ -150,7 +150,13 @@ type Document struct {
 	Turn           string `json:"turn,omitempty"`
 	Call           string `json:"call,omitempty"`
 	Key            string `json:"key,omitempty"`
-	// ETag is the item's present one; Operation the batch's that failed.
+	// Fence and Owner are the newest of the run's lease, FlowVersion the version
+	// that it is pinned to, where the problem is about them.
+	Fence       uint64 `json:"fence,omitempty"`
+	Owner       string `json:"owner,omitempty"`
+	FlowVersion string `json:"flow_version,omitempty"`
+	// ETag is the item's present one, which is in the header too; Operation the
+	// number, from 0, of the operation of a batch that failed.
 	ETag      string `json:"etag,omitempty"`
 	Operation *int   `json:"operation,omitempty"`
 	// Error says it again for SDKs that do not go by the status: Stripe's for
@@ -173,7 +179,7 @@ func document(r *journal.Refusal, k keystore.Key, sentKey, instance string) (Doc
 		Type: problemType + string(form.name), Title: form.title, Status: form.status, Detail: r.Detail, Instance: instance,
 		SafeToRetry: bool(form.same), SafeNewKey: form.anew.safe(r.EffectPossible), UpstreamStatus: r.UpstreamStatus,
 		Run: k.Run, Turn: k.Turn, Call: k.Call, Key: sentKey,
-		ETag: r.ETag, Operation: r.Operation,
+		Fence: uint64(r.Fence), Owner: r.Owner, FlowVersion: r.FlowVersion, ETag: r.ETag, Operation: r.Operation,
 		Error: SDKError{Type: "api_error", Code: string(form.name), Message: r.Detail},
 	}
 	h := classify.Header{{Name: "Content-Type", Value: "application/problem+json"}, {Name: "Cache-Control", Value: "no-store"}}

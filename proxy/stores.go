@@ -139,7 +139,7 @@ func readItemTTL(raw []byte) (time.Duration, error) {
 // the readers keep is part of the body, whose memory release gives back.
 func (x *exchange) readObject(ctx context.Context, known func(name string) memberReader) (release func(), err error) {
 	if coding := x.header.Value("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return nothing, invalid("Content-Encoding: a store takes bodies as they are, without a coding.")
+		return nothing, invalid("Content-Encoding: bodies are taken as they are, without a coding.")
 	}
 	body, release, refusal := x.readBody(ctx)
 	if refusal != nil {
@@ -159,7 +159,7 @@ func (x *exchange) readObject(ctx context.Context, known func(name string) membe
 }
 
 // checkQuery refuses parameters that are not known, or that are there twice and
-// may not be: a tag may.
+// may not be: tags and labels may.
 func checkQuery(query url.Values, known ...string) error {
 	for name, values := range query {
 		switch {
@@ -167,7 +167,7 @@ func checkQuery(query url.Values, known ...string) error {
 			return invalid("The query names %s, but no parameter belongs here.", quoted(name))
 		case !slices.Contains(known, name):
 			return invalid("The query names %s. What can be asked for here: %s.", quoted(name), strings.Join(known, ", "))
-		case len(values) > 1 && name != "tag":
+		case len(values) > 1 && name != "tag" && name != "label":
 			return invalid("The query names %s twice.", name)
 		}
 		for _, value := range values {
