@@ -40,7 +40,7 @@ func (x *exchange) answerAPI(ctx context.Context) *journal.Refusal {
 	segments, err := splitPath(path)
 	switch {
 	case err != nil && isOfStores(path):
-		return malformed(sentence(err) + " A name has 1 to 128 characters, percent-encoded, / as %2F.")
+		return x.refusalOf(invalid("%s A name has 1 to %d characters, percent-encoded, / as %%2F.", sentence(err), keystore.NameCharsMax))
 	case errors.Is(err, keystore.ErrInvalidKey):
 		return &journal.Refusal{Problem: InvalidKey, Detail: sentence(err) + " Percent-encode each part of the path."}
 	}

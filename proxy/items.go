@@ -140,13 +140,21 @@ func (x *exchange) newBatch(ctx context.Context, store string) (*keystore.Batch,
 func putMember(w *keystore.ItemWrite, name string) memberReader {
 	switch name {
 	case "value":
-		return func(raw []byte) error { w.Value = raw; return nil }
+		return func(raw []byte) (err error) { w.Value, err = readValue(raw); return err }
 	case "tags":
 		return func(raw []byte) (err error) { w.Tags, err = readTags(raw); return err }
 	case "ttl_seconds":
 		return func(raw []byte) (err error) { w.TTL, err = readItemTTL(raw); return err }
 	}
 	return nil
+}
+
+// readValue takes a value as it is.
+func readValue(raw []byte) ([]byte, error) {
+	if isDeeper(raw, depthMax) {
+		return nil, errTooDeep
+	}
+	return raw, nil
 }
 
 func readTags(raw []byte) (map[string]string, error) {

@@ -81,7 +81,7 @@ func TestValueIsKeptByteForByte(t *testing.T) {
 	values := []string{
 		"null", "true", "false", "0", "-0", "1.0", "1e400", "9007199254740993", "123456789012345678901234567890.10", `""`, `"a"`,
 		`"\u00e9\u2028<>&'\/"`, "\"\u2028\u2029é<>&\"", `"\ud83e\uddfe"`, `"\ud800"`, `"\uDC00 \uD800x"`, `{"a":1,"a":2,"":{}}`, "[]", "{}", "[ 1 ,\t2\n, { \"a\" : [ ] } ]",
-		`{"b":1,"a":{"__proto__":{"x":1}}}`, `{"lc":1,"type":"constructor","id":["os","system"]}`, strings.Repeat("[", depthMax-1) + strings.Repeat("]", depthMax-1), `"` + strings.Repeat("\u00fc", 1000) + `"`, `"]},{[\\\"\\"`,
+		`{"b":1,"a":{"__proto__":{"x":1}}}`, `{"lc":1,"type":"constructor","id":["os","system"]}`, strings.Repeat("[", depthMax) + strings.Repeat("]", depthMax), `"` + strings.Repeat("\u00fc", 1000) + `"`, `"]},{[\\\"\\"`,
 	}
 	onBoth(t, func(t *testing.T, s *shop) {
 		s.want(201, "PUT", "s", "")
