@@ -31,7 +31,7 @@ func (x *exchange) showItem(ctx context.Context, store, key string) error {
 	}
 	item, err := x.records.Item(ctx, sp, key)
 	if errors.Is(err, keystore.ErrNotFound) {
-		return errNoItem
+		return noItemThere()
 	}
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (x *exchange) deleteItem(ctx context.Context, store, key string) error {
 	case err != nil:
 		return err
 	case !written[0].Was:
-		return errNoItem
+		return noItemThere()
 	}
 	return x.noContent()
 }
@@ -210,9 +210,9 @@ func (x *exchange) unwritten(err error, wanted []precondition, as grouping) erro
 	case errors.As(err, &refused):
 		return &refusalError{refusedWrite(refused, wanted, as)}
 	case errors.Is(err, keystore.ErrNotFound):
-		return errNoStore
+		return noStoreThere()
 	case errors.Is(err, keystore.ErrInvalidKey):
-		return errNoUser
+		return noUserNamed()
 	case errors.Is(err, keystore.ErrTooLarge):
 		return overLimit(err)
 	}
@@ -280,9 +280,9 @@ func (x *exchange) listItems(ctx context.Context, store string, query url.Values
 	case errors.Is(err, keystore.ErrCursor):
 		return invalid("after: it is no cursor of this listing. A cursor goes with the store, user, order, prefix and tags of the page that it came with.")
 	case errors.Is(err, keystore.ErrNotFound):
-		return errNoStore
+		return noStoreThere()
 	case errors.Is(err, keystore.ErrInvalidKey):
-		return errNoUser
+		return noUserNamed()
 	case err != nil:
 		return err
 	}

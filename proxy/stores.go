@@ -183,15 +183,18 @@ func checkQuery(query url.Values, known ...string) error {
 func (x *exchange) itemStore(ctx context.Context, store string) (keystore.ItemStore, error) {
 	s, err := x.records.ItemStore(ctx, x.namespace, store)
 	if errors.Is(err, keystore.ErrNotFound) {
-		err = errNoStore
+		err = noStoreThere()
 	}
 	return s, err
 }
 
-var (
-	errNoStore = &refusalError{&journal.Refusal{Problem: NotFound, Detail: "There is no store of that name, or its time is up. PUT /-/v1/stores/{store} makes it; a / in its name is spelt %2F."}}
-	errNoItem  = &refusalError{&journal.Refusal{Problem: NotFound, Detail: "The store has no item of that key, or its time is up."}}
-)
+func noStoreThere() error {
+	return &refusalError{&journal.Refusal{Problem: NotFound, Detail: "There is no store of that name, or its time is up. PUT /-/v1/stores/{store} makes it; a / in its name is spelt %2F."}}
+}
+
+func noItemThere() error {
+	return &refusalError{&journal.Refusal{Problem: NotFound, Detail: "The store has no item of that key, or its time is up."}}
+}
 
 // space says whose items of which store a request means.
 func (x *exchange) space(ctx context.Context, store string) (keystore.Space, error) {
@@ -207,12 +210,14 @@ func (x *exchange) space(ctx context.Context, store string) (keystore.Space, err
 	case s.Isolation == keystore.Shared:
 		sp.User = ""
 	case sp.User == "":
-		return sp, errNoUser
+		return sp, noUserNamed()
 	}
 	return sp, nil
 }
 
-var errNoUser = invalid("Each user of this store has items apart (user_isolation), so the request has to name one: Counterfoil-User, percent-encoded where it is not plain ASCII.")
+func noUserNamed() error {
+	return invalid("Each user of this store has items apart (user_isolation), so the request has to name one: Counterfoil-User, percent-encoded where it is not plain ASCII.")
+}
 
 // part reads a header field that holds one name, empty where it is not there.
 func (x *exchange) part(field string) (part string, err error) {
