@@ -12,6 +12,9 @@ func TestMain(m *testing.M) {
 		if n := os.Getenv(childCalls); n != "" {
 			os.Exit(fillChild(dir, n))
 		}
+		if first := os.Getenv(childLeases); first != "" {
+			os.Exit(leaseChild(dir, first))
+		}
 		os.Exit(child(dir))
 	}
 	goleak.VerifyTestMain(m)

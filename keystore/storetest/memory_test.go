@@ -28,7 +28,8 @@ func memoryPlace(disk *Disk) Place {
 			}
 			return s, nil
 		},
-		Crash: func(s keystore.Store) { s.(*Memory).Crash() },
+		Crash:   func(s keystore.Store) { s.(*Memory).Crash() },
+		SetFull: disk.SetFull,
 	}
 }
 
