@@ -12,6 +12,9 @@ func TestMain(m *testing.M) {
 		if n := os.Getenv(childCalls); n != "" {
 			os.Exit(fillChild(dir, n))
 		}
+		if seed := os.Getenv(childItems); seed != "" {
+			os.Exit(itemsChild(dir, seed))
+		}
 		os.Exit(child(dir))
 	}
 	goleak.VerifyTestMain(m)
