@@ -15,6 +15,9 @@ func TestMain(m *testing.M) {
 		if first := os.Getenv(childLeases); first != "" {
 			os.Exit(leaseChild(dir, first))
 		}
+		if seed := os.Getenv(childItems); seed != "" {
+			os.Exit(itemsChild(dir, seed))
+		}
 		os.Exit(child(dir))
 	}
 	goleak.VerifyTestMain(m)

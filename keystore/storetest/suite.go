@@ -34,7 +34,7 @@ type Opener func(t *testing.T) Place
 // Run tests that the stores of open keep the contract of keystore.Store.
 func Run(t *testing.T, open Opener) {
 	t.Helper()
-	for _, c := range slices.Concat(cases, runCases) {
+	for _, c := range slices.Concat(cases, runCases, itemCases) {
 		t.Run(c.name, func(t *testing.T) {
 			b := &trial{T: t, place: open(t), clock: NewClock(), seen: map[keystore.Key]*keystore.Record{}}
 			b.open()
