@@ -17,10 +17,7 @@ import (
 	"counterfoil/keystore"
 )
 
-var itemCases = []struct {
-	name string
-	test func(*trial)
-}{
+var itemCases = []testCase{
 	{"an item store is made once", testItemStores},
 	{"an item from create to delete", testItemLife},
 	{"C115 what a condition asks for", testC115Conditions},
@@ -105,15 +102,6 @@ func (b *trial) refusing(want keystore.Reason, s keystore.Space, w ...keystore.I
 	b.Helper()
 	_, err := b.tryWrite(s, w...)
 	return b.refused(err, want)
-}
-
-func (b *trial) refused(err error, want keystore.Reason) *keystore.Refused {
-	b.Helper()
-	refused, ok := errors.AsType[*keystore.Refused](err)
-	if !ok || refused.Reason != want {
-		b.Fatalf("got %v, want it refused for %s", err, want)
-	}
-	return refused
 }
 
 func (b *trial) item(s keystore.Space, key string) *keystore.Item {
@@ -964,19 +952,10 @@ func testGuard(b *trial) {
 	b.refused(b.tryGuarded(keystore.Guard{Run: "r"}, nil, failing), keystore.ItemExists)
 }
 
-func (b *trial) acquire(owner string) keystore.Fence {
-	b.Helper()
-	g, err := b.store.AcquireLease(context.Background(), &keystore.LeaseRequest{Namespace: "default", Run: "r", Owner: owner, TTL: time.Minute})
-	if err != nil {
-		b.Fatalf("acquiring the lease for %s: %v", owner, err)
-	}
-	return g.Fence
-}
-
 func testFencedWrites(b *trial) {
 	ctx := context.Background()
 	b.withNotes()
-	first := b.acquire("first")
+	first := b.acquire("r", "first").Fence
 	if r := b.refused(b.tryGuarded(keystore.Guard{Run: "r"}, nil, put("k", "0")), keystore.FenceRequired); r.Fence != first {
 		b.Fatalf("refused: %+v, the newest fence is %d", r, first)
 	}
@@ -990,7 +969,7 @@ func testFencedWrites(b *trial) {
 	if err := b.tryGuarded(keystore.Guard{Run: "r", Fence: first}, nil, put("k", "2")); err != nil {
 		b.Fatalf("the lease is over, and nobody has taken it: %v", err)
 	}
-	second := b.acquire("second")
+	second := b.acquire("r", "second").Fence
 	b.refused(b.tryGuarded(keystore.Guard{Run: "r", Fence: first}, nil, put("k", "3")), keystore.Fenced)
 	b.crash()
 	b.refused(b.tryGuarded(keystore.Guard{Run: "r", Fence: first}, nil, put("k", "3")), keystore.Fenced)
