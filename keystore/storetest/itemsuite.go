@@ -2,11 +2,13 @@ package storetest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -15,10 +17,7 @@ import (
 	"counterfoil/keystore"
 )
 
-var itemCases = []struct {
-	name string
-	test func(*trial)
-}{
+var itemCases = []testCase{
 	{"an item store is made once", testItemStores},
 	{"an item from create to delete", testItemLife},
 	{"C115 what a condition asks for", testC115Conditions},
@@ -39,6 +38,8 @@ var itemCases = []struct {
 	{"a page of items is bounded", testItemPageBounds},
 	{"listing while others write", testItemsListedOnce},
 	{"a write that names a run", testGuard},
+	{"a write under a lease", testFencedWrites},
+	{"leases that change hands under writers", testLeasesUnderWriters},
 	{"a write that requires receipts", testRequires},
 	{"items keep no memory of their callers", testItemOwnership},
 	{"items that were acknowledged are there after a crash", testItemsAcknowledged},
@@ -101,15 +102,6 @@ func (b *trial) refusing(want keystore.Reason, s keystore.Space, w ...keystore.I
 	b.Helper()
 	_, err := b.tryWrite(s, w...)
 	return b.refused(err, want)
-}
-
-func (b *trial) refused(err error, want keystore.Reason) *keystore.Refused {
-	b.Helper()
-	refused, ok := errors.AsType[*keystore.Refused](err)
-	if !ok || refused.Reason != want {
-		b.Fatalf("got %v, want it refused for %s", err, want)
-	}
-	return refused
 }
 
 func (b *trial) item(s keystore.Space, key string) *keystore.Item {
@@ -958,6 +950,117 @@ func testGuard(b *trial) {
 	b.refused(b.tryGuarded(keystore.Guard{Run: "r", Fence: 1}, requires, failing), keystore.Fenced)
 	b.refused(b.tryGuarded(keystore.Guard{Run: "r"}, requires, failing), keystore.ReceiptRequired)
 	b.refused(b.tryGuarded(keystore.Guard{Run: "r"}, nil, failing), keystore.ItemExists)
+}
+
+func testFencedWrites(b *trial) {
+	ctx := context.Background()
+	b.withNotes()
+	first := b.acquire("r", "first").Fence
+	if r := b.refused(b.tryGuarded(keystore.Guard{Run: "r"}, nil, put("k", "0")), keystore.FenceRequired); r.Fence != first {
+		b.Fatalf("refused: %+v, the newest fence is %d", r, first)
+	}
+	if err := b.tryGuarded(keystore.Guard{Run: "r", Fence: first}, nil, put("k", "1")); err != nil {
+		b.Fatal(err)
+	}
+	if err := b.tryGuarded(keystore.Guard{}, nil, put("free", "1")); err != nil {
+		b.Fatalf("a write that names no run: %v", err)
+	}
+	b.clock.Advance(2 * time.Minute)
+	if err := b.tryGuarded(keystore.Guard{Run: "r", Fence: first}, nil, put("k", "2")); err != nil {
+		b.Fatalf("the lease is over, and nobody has taken it: %v", err)
+	}
+	second := b.acquire("r", "second").Fence
+	b.refused(b.tryGuarded(keystore.Guard{Run: "r", Fence: first}, nil, put("k", "3")), keystore.Fenced)
+	b.crash()
+	b.refused(b.tryGuarded(keystore.Guard{Run: "r", Fence: first}, nil, put("k", "3")), keystore.Fenced)
+	if err := b.tryGuarded(keystore.Guard{Run: "r", Fence: second}, nil, put("k", "4")); err != nil {
+		b.Fatal(err)
+	}
+	if err := b.store.ReleaseLease(ctx, "default", "r", second); err != nil {
+		b.Fatal(err)
+	}
+	b.refused(b.tryGuarded(keystore.Guard{Run: "r", Fence: second}, nil, put("k", "5")), keystore.Fenced)
+	if got := b.item(notes, "k"); string(got.Value) != "4" {
+		b.Fatalf("the item holds %s, want 4", got.Value)
+	}
+
+	if _, _, err := b.store.PutRun(ctx, &keystore.RunSpec{Namespace: "default", Run: "pinned", FlowVersion: "v1"}); err != nil {
+		b.Fatal(err)
+	}
+	r := b.refused(b.tryGuarded(keystore.Guard{Run: "pinned", FlowVersion: "v2"}, nil, put("k", "6")), keystore.FlowVersionMismatch)
+	if r.FlowVersion != "v1" {
+		b.Fatalf("refused: %+v, want v1 to be named", r)
+	}
+	if err := b.tryGuarded(keystore.Guard{Run: "pinned", FlowVersion: "v1"}, nil, put("k", "6")); err != nil {
+		b.Fatal(err)
+	}
+	b.sweptRunStaysFenced(second)
+}
+
+// sweptRunStaysFenced: a holder of long ago is fenced off although nothing else
+// is left of its run.
+func (b *trial) sweptRunStaysFenced(old keystore.Fence) {
+	b.Helper()
+	b.clock.Advance(100 * 24 * time.Hour)
+	b.sweepAll()
+	_, err := b.store.Run(context.Background(), "default", "r")
+	b.wants(err, keystore.ErrNotFound)
+	b.refused(b.tryGuarded(keystore.Guard{Run: "r", Fence: old}, nil, put("k", "7")), keystore.Fenced)
+}
+
+// testLeasesUnderWriters: while a lease goes from hand to hand, no write of an
+// earlier holder comes after one of a later holder, and none after its release.
+func testLeasesUnderWriters(b *trial) {
+	b.withNotes()
+	type write struct {
+		version keystore.ItemVersion
+		fence   keystore.Fence
+	}
+	const holders, turns = 6, 15
+	writes, errs := make([][]write, holders), make([]error, holders)
+	var group sync.WaitGroup
+	for h := range holders {
+		group.Go(func() {
+			for done := 0; done < turns && errs[h] == nil; {
+				g, err := b.store.AcquireLease(context.Background(), &keystore.LeaseRequest{Namespace: "default", Run: "r", Owner: fmt.Sprint(h), TTL: time.Minute})
+				if refused, ok := errors.AsType[*keystore.Refused](err); ok && refused.Reason == keystore.LeaseHeld {
+					runtime.Gosched()
+					continue
+				}
+				if err != nil {
+					errs[h] = err
+					return
+				}
+				done++
+				fenced := make(chan error, 1)
+				go func() { // a write under way while the lease is given back
+					written, err := b.store.WriteItems(context.Background(), &keystore.Batch{
+						Space: notes, Writes: []keystore.ItemWrite{put("k", fmt.Sprint(g.Fence))}, Guard: keystore.Guard{Run: "r", Fence: g.Fence},
+					})
+					if err == nil {
+						writes[h] = append(writes[h], write{written[0].Item.Version, g.Fence})
+					}
+					if refused, ok := errors.AsType[*keystore.Refused](err); ok && refused.Reason == keystore.Fenced {
+						err = nil
+					}
+					fenced <- err
+				}()
+				errs[h] = errors.Join(b.store.ReleaseLease(context.Background(), "default", "r", g.Fence), <-fenced)
+				if err := b.tryGuarded(keystore.Guard{Run: "r", Fence: g.Fence}, nil, put("k", "late")); err == nil {
+					errs[h] = fmt.Errorf("a write under fence %d was made after its release", g.Fence)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if err := errors.Join(errs...); err != nil {
+		b.Fatal(err)
+	}
+	all := slices.Concat(writes...)
+	slices.SortFunc(all, func(x, y write) int { return cmp.Compare(x.version, y.version) })
+	if !slices.IsSortedFunc(all, func(x, y write) int { return cmp.Compare(x.fence, y.fence) }) {
+		b.Fatalf("writes in the order in which they were made, with their fences: %v", all)
+	}
 }
 
 func testRequires(b *trial) {
