@@ -20,9 +20,21 @@ import (
 //	b body8 piece4                 a piece of a body
 //	c run8 seq8                    the calls of a run, in order
 //	s body8                        a staged body that no operation has named
+//	t place8 hash16                the plan of a turn, of the run at that place
+//	o place8 hash16                a position, by turn and content
 //	p|d|u|h instant8 seq8          calls pending, in doubt, unknown, held: their run
+//	g len2 namespace name          an item store's number
+//	e store8                       an item store
+//	k store8 hash16                an item's place, by user and key
+//	j store8 user16 place8         an item: each user's part of a store, in order of creation
+//	x instant8 store8              when an item store has to be looked at: it may be over
+//	x instant8 store8 user16 place8    when an item is over
 //
-// Run, sequence and body numbers come from one counter that only grows: what
+// A run has another place each time that its name is used anew, so the plans and
+// positions of a run that was swept are none of the next one's.
+//
+// Run, sequence and body numbers, those of item stores and the places and versions
+// of items come from one counter that only grows: what
 // is written now lies beside what was written just before. Records and bodies,
 // which are nearly all of the bytes, share the first of the growing prefixes: a
 // new table begins with the newest of them, so that the older ones lie before
@@ -36,6 +48,14 @@ const (
 	dataPrefix   = 'b'
 	callPrefix   = 'c'
 	stagedPrefix = 's'
+
+	planPrefix          = 't'
+	positionPrefix      = 'o'
+	itemStoreNamePrefix = 'g'
+	itemStorePrefix     = 'e'
+	itemKeyPrefix       = 'k'
+	itemPrefix          = 'j'
+	itemEndPrefix       = 'x'
 
 	pendingPrefix = 'p'
 	doubtPrefix   = 'd'
@@ -95,6 +115,16 @@ func callKey(run, seq number) []byte {
 }
 
 func callScope(run number) []byte { return numbered(callPrefix, run) }
+
+func planKey(place number, turn string) []byte {
+	hash := hashCall(turn, "")
+	return append(numbered(planPrefix, place), hash[:]...)
+}
+
+func positionKey(place number, turn string, c keystore.Content) []byte {
+	hash := hashCall(turn, string(c))
+	return append(numbered(positionPrefix, place), hash[:]...)
+}
 
 func recordKey(seq number) []byte { return numbered(dataPrefix, seq) }
 

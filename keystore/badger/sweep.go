@@ -28,22 +28,31 @@ const (
 	sweepChanges = 2048
 )
 
-// Sweep implements [keystore.Store]. One step looks at some of the runs, and
-// changes at most a portion of one of them.
+// Sweep implements [keystore.Store]. One step frees some of the items that are
+// over, or looks at some of the runs, and changes at most a portion of one of
+// them.
 func (s *Store) Sweep(ctx context.Context, r keystore.Retention) (more bool, err error) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
-	r = r.WithDefaults()
+	more, itemsErr := s.sweepItems(ctx)
+	if more && itemsErr == nil {
+		return true, nil
+	}
+	more, err = s.sweepRuns(ctx, r.WithDefaults())
+	return more, sweeps(errors.Join(itemsErr, err))
+}
+
+func (s *Store) sweepRuns(ctx context.Context, r keystore.Retention) (more bool, err error) {
 	n, found, wrapped, err := s.nextDue(r)
 	if err != nil {
-		return false, sweeps(err)
+		return false, err
 	}
 	if found {
 		err = s.do(ctx, func(v *view) (*step, error) { return v.sweep(n, r) })
-		return err == nil, sweeps(err)
+		return err == nil, err
 	}
 	if wrapped {
-		return false, sweeps(s.reclaim())
+		return false, s.reclaim()
 	}
 	return true, nil
 }
@@ -107,7 +116,7 @@ func (s *Store) nextDue(r keystore.Retention) (due number, found, wrapped bool, 
 			in := new(run)
 			if err := s.codec.Decode(value, in); err != nil {
 				s.config.Logger.Error("a run cannot be read and is not swept", "number", last, "error", err)
-			} else if in.due(r, s.clock.now()) != nothing {
+			} else if in.due(r, s.clock.now(), s.watch()) != nothing {
 				due, found = last, true
 				return false, nil
 			}
@@ -138,14 +147,13 @@ const (
 	forget
 )
 
-func (r *run) due(ret keystore.Retention, now keystore.Instant) move {
-	live := r.live()
+func (r *run) due(ret keystore.Retention, now keystore.Instant, w keystore.Watch) move {
 	switch {
-	case r.SweptThrough < r.ExpiredThrough:
+	case r.SweptThrough < r.ExpiredThrough, r.LeftPlace != 0:
 		return rewrite
-	case live > 0 && r.Totals.unsettled() == 0 && ret.Over(&r.Run, now):
+	case r.Place != 0 && r.Totals.unsettled() == 0 && r.Run.Lease.Left(w) == 0 && ret.Over(&r.Run, now):
 		return expire
-	case live == 0 && now >= max(r.ExpiredAt, r.Run.TouchedAt).Add(ret.Tombstone):
+	case r.Place == 0 && now >= max(r.ExpiredAt, r.Run.TouchedAt).Add(ret.Tombstone):
 		return forget
 	}
 	return nothing
@@ -161,12 +169,15 @@ func (v *view) sweep(n number, r keystore.Retention) (*step, error) {
 	st.runNumber = n
 	updated := *in
 	st.run = &updated
-	switch in.due(r, st.now) {
+	switch in.due(r, st.now, v.s.watch()) {
 	case expire:
 		st.remove(listKey(in.Run.Namespace, in.Place))
 		updated.expire(number(v.s.last.Load()), st.now)
 		return st, nil
 	case rewrite:
+		if updated.LeftPlace != 0 {
+			return st, st.leavePlace(&updated)
+		}
 		return st, st.rewrite(&updated)
 	case forget:
 		return st, st.forget(&updated)
@@ -180,7 +191,49 @@ func (r *run) expire(through number, now keystore.Instant) {
 	all := r.Totals.all()
 	r.ExpiredThrough, r.ExpiredAt = through, now
 	r.Totals = totals(nil).plus(keystore.Expired, all)
-	r.Place = 0
+	r.Run = r.Run.Swept()
+	r.Place, r.LeftPlace = 0, r.Place
+}
+
+// leavePlace removes a portion of the plans and positions that a run had.
+func (st *step) leavePlace(in *run) error {
+	left := in.LeftPlace
+	in.LeftPlace = 0
+	for _, prefix := range []byte{planPrefix, positionPrefix} {
+		scope := numbered(prefix, left)
+		err := st.v.scan(scope, scope, values, func(item *badger.Item) (bool, error) {
+			if len(st.changes) >= sweepChanges {
+				in.LeftPlace = left
+				return false, nil
+			}
+			return true, st.leave(item)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave removes a plan with its body, or a position.
+func (st *step) leave(item *badger.Item) error {
+	key := item.KeyCopy(nil)
+	st.remove(key)
+	st.freed += item.EstimatedSize()
+	if key[0] != planPrefix {
+		return nil
+	}
+	value, err := item.ValueCopy(nil)
+	if err != nil {
+		return readError(err)
+	}
+	head := new(planHead)
+	if err := st.v.codec.Decode(value, head); err != nil {
+		st.v.s.config.Logger.Error("a plan whose time is over cannot be read; its body stays", "key", fmt.Sprintf("%x", key), "error", err)
+		return nil
+	}
+	st.drop(head.Body)
+	return nil
 }
 
 // rewrite makes a portion of the run's tombstones real.
