@@ -229,22 +229,18 @@ func (x *exchange) part(field string) (part string, err error) {
 	return part, nil
 }
 
-// runGuard reads what ties a write to a run. The run may come from wherever a
-// call's does.
-func (x *exchange) runGuard() (g keystore.Guard, err error) {
-	if x.claim.run != keystore.NoPart {
-		g.Run = x.claim.run
+// writeGuard reads what ties a write of items to a run. The run may come from
+// wherever a call's does.
+func (x *exchange) writeGuard() (keystore.Guard, error) {
+	run := x.claim.run
+	if run == keystore.NoPart {
+		run = ""
 	}
-	if g.FlowVersion, err = x.part("Counterfoil-Flow-Version"); err != nil {
-		return g, err
+	g, err := x.guardOf(run)
+	if err == nil && run == "" && (g.Fence != 0 || g.FlowVersion != "") {
+		err = invalid("Counterfoil-Fence and Counterfoil-Flow-Version say something of a run: name it as Counterfoil-Run.")
 	}
-	if g.Fence, err = fenceOf(x.header); err != nil {
-		return g, err
-	}
-	if g.Run == "" && (g.Fence != 0 || g.FlowVersion != "") {
-		return g, invalid("Counterfoil-Fence and Counterfoil-Flow-Version say something of a run: name it as Counterfoil-Run.")
-	}
-	return g, nil
+	return g, err
 }
 
 // fenceOf reads Counterfoil-Fence, 0 where it is not there.

@@ -65,6 +65,9 @@ type Upstream struct {
 	PauseOnUnknown bool
 	// RecordReads journals reads too.
 	RecordReads bool
+	// HoldDiverged holds a call that shows that its agent does not repeat its
+	// earlier steps; otherwise it is sent and marked.
+	HoldDiverged bool
 }
 
 // A Binding says whose replay is answered.
@@ -107,6 +110,7 @@ type Journal struct {
 	observe   Observer
 	flights   flights
 	gate      gate
+	keepers   keepers
 	late      chan struct{}
 	closed    chan struct{}
 	unpacking chan struct{}
@@ -150,6 +154,14 @@ type Call struct {
 	// Wait is how long to wait for an equal call in flight or for recovery; 0
 	// is not at all.
 	Wait time.Duration
+	// HeldWait is how long to wait for a person where the call is held; 0 is not
+	// at all.
+	HeldWait time.Duration
+	// Fence is the number of the run's lease that who asks holds, 0 if it names
+	// none. FlowVersion is the version of the flow that it runs; empty if it does
+	// not say.
+	Fence       keystore.Fence
+	FlowVersion string
 }
 
 // Class says what r would do at its upstream, and whether the call is
@@ -192,6 +204,7 @@ func (j *Journal) Do(ctx context.Context, c *Call, s Stream) *Reply {
 	defer j.flights.leave(c.Key, w.flight)
 	for {
 		if reply := w.step(ctx); reply != nil {
+			reply = w.superseded(ctx, reply)
 			if reply.SentKey == "" {
 				reply.SentKey = w.sentKey(reply.Record)
 			}
@@ -219,7 +232,10 @@ func (j *Journal) Drain(ctx context.Context) error {
 
 // Close gives up receipts that still wait for the store. Call it once, after
 // Drain and before the store is closed.
-func (j *Journal) Close() { close(j.closed) }
+func (j *Journal) Close() {
+	close(j.closed)
+	j.keepers.close()
+}
 
 // step asks the store what may be done about the call, and does it. It returns
 // nil where the store has to be asked again.
@@ -251,7 +267,10 @@ func (w *work) step(ctx context.Context) *Reply {
 	case keystore.Wait:
 		return w.wait(ctx, admission.Record, v, turn)
 	case keystore.Stop:
-		return w.stop(admission.Record, v.Reason)
+		if w.awaitsApproval(ctx, v.Reason, turn) {
+			return nil
+		}
+		return w.stop(ctx, admission.Record, v.Reason)
 	}
 	return w.storeTrouble(fmt.Errorf("verdict %d: %w", admission.Verdict.Action, keystore.ErrCorrupt))
 }
@@ -319,6 +338,8 @@ type gate struct {
 	inside int
 	closed bool
 	empty  chan struct{}
+	// shut is closed with the gate; nil until someone wants to know.
+	shut chan struct{}
 }
 
 func (g *gate) enter() bool {
@@ -345,12 +366,27 @@ func (g *gate) leave() {
 	}
 }
 
+// closing returns a channel that is closed once no one is let in any more.
+func (g *gate) closing() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closingLocked()
+}
+
+func (g *gate) closingLocked() chan struct{} {
+	if g.shut == nil {
+		g.shut = make(chan struct{})
+	}
+	return g.shut
+}
+
 // close returns a channel that is closed once nothing is inside any more.
 func (g *gate) close() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.closed {
 		g.closed, g.empty = true, make(chan struct{})
+		close(g.closingLocked())
 		if g.inside == 0 {
 			close(g.empty)
 		}

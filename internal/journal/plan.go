@@ -34,6 +34,8 @@ type work struct {
 
 	// deadline is when waiting ends; set when waiting begins.
 	deadline time.Time
+	// heldUntil is when waiting for a person ends; set when that begins.
+	heldUntil time.Time
 	// waited: another's attempt was waited for. doubted: this request met the
 	// call in doubt. attempted: this request made an attempt.
 	waited, doubted, attempted bool
@@ -73,10 +75,14 @@ func (j *Journal) prepare(c *Call, s Stream) (*work, *Refusal) {
 			Credential:  j.credential(u, &w.out),
 			Principal:   j.principal(u, &w.out),
 			Epoch:       j.epoch,
+			Fence:       c.Fence,
 		},
 		Means:          means(&c.Request, class, w.op),
 		Lookup:         w.upstream.absence(w.op),
 		PauseOnUnknown: u.PauseOnUnknown && c.Key.Run != keystore.NoPart,
+		Approval:       u.Rules.Approval(&c.Request),
+		HoldDiverged:   u.HoldDiverged,
+		FlowVersion:    c.FlowVersion,
 	}
 	if len(w.ask.Means) == 0 {
 		w.ask.NoMeans = w.noMeans(class)
