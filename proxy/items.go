@@ -422,25 +422,25 @@ func readOperations(raw []byte) (writes []keystore.ItemWrite, wanted []precondit
 
 // readOperation reads one write of a batch.
 func readOperation(where string, raw []byte) (w keystore.ItemWrite, p precondition, err error) {
-	var match, noneMatch etagList
+	c := conditions{matchIs: "if_match", noneMatchIs: "if_none_match"}
 	err = readMembers(where, raw, func(name string) memberReader {
 		switch name {
 		case "op":
 			return func(raw []byte) (err error) { w.Kind, err = readKind(raw); return err }
 		case "key":
 			return func(raw []byte) (err error) { w.Key, err = readText(raw); return err }
-		case "if_match":
-			return func(raw []byte) error { return readETags(&match, raw) }
-		case "if_none_match":
-			return func(raw []byte) error { return readETags(&noneMatch, raw) }
+		case c.matchIs:
+			return func(raw []byte) error { return readETags(&c.match, raw) }
+		case c.noneMatchIs:
+			return func(raw []byte) error { return readETags(&c.noneMatch, raw) }
 		}
 		return putMember(&w, name)
 	})
 	if err != nil {
 		return w, p, err
 	}
-	if err = checkOperation(&w, noneMatch); err == nil {
-		p, err = writeCondition(match, noneMatch, "if_match", "if_none_match")
+	if err = checkOperation(&w, &c); err == nil {
+		p, err = c.precondition()
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", where, err)
@@ -448,13 +448,13 @@ func readOperation(where string, raw []byte) (w keystore.ItemWrite, p preconditi
 	return w, p, err
 }
 
-func checkOperation(w *keystore.ItemWrite, noneMatch etagList) error {
+func checkOperation(w *keystore.ItemWrite, c *conditions) error {
 	switch {
 	case w.Kind == 0:
 		return errors.New("it has no member op: put or delete")
 	case w.Kind == keystore.PutItem && w.Value == nil:
 		return errors.New("a put has a member value; null is a value")
-	case w.Kind == keystore.DeleteItem && (w.Value != nil || w.Tags != nil || w.TTL != 0 || noneMatch.isGiven):
+	case w.Kind == keystore.DeleteItem && (w.Value != nil || w.Tags != nil || w.TTL != 0 || c.noneMatch.isGiven):
 		return errors.New("a delete has op, key and if_match, nothing else")
 	}
 	return nil
