@@ -53,7 +53,9 @@ func acquireLease(sidecar string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var lease struct{ Fence uint64 }
+	var lease struct {
+		Fence uint64 `json:"fence"`
+	}
 	if err := json.Unmarshal(body, &lease); err != nil {
 		return nil, fmt.Errorf("reading the lease: %w", err)
 	}

@@ -160,7 +160,8 @@ func TestBadInputChangesNothing(t *testing.T) {
 		{"cursor", [3]string{"GET", "s/items?after=x", ""}, nil},
 		{"cursor", [3]string{"GET", "s/items?after=AAAAAAAAAAAAAAAAAAAAAA", ""}, nil},
 	}
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		s.want(201, "PUT", "s/items/there", `{"value":{"a":1},"tags":{"a":"b"}}`)
 		before := s.want(200, "GET", "s/items", "").body + s.want(200, "GET", "s", "").body

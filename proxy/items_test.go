@@ -16,7 +16,8 @@ import (
 // Design 3.7: If-None-Match: * creates, If-Match replaces that version, neither
 // writes.
 func TestPutCreatesReplacesAndWrites(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		before := s.now().Add(-time.Second)
 		made := s.want(201, "PUT", "s/items/k", `{"value":1,"tags":{"a":"b"},"ttl_seconds":60}`, "If-None-Match: *").item(t)
@@ -56,7 +57,8 @@ func TestPutCreatesReplacesAndWrites(t *testing.T) {
 // Design 3.7: GET answers value, tags, times and ETag; HEAD the same without the
 // body.
 func TestGetAndHead(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		tag := s.etag("s/items/k", `{"value":{"a":1},"tags":{"kind":"marker","n":""},"ttl_seconds":60}`)
 		g := s.want(200, "GET", "s/items/k", "")
@@ -83,7 +85,8 @@ func TestValueIsKeptByteForByte(t *testing.T) {
 		`"\u00e9\u2028<>&'\/"`, "\"\u2028\u2029é<>&\"", `"\ud83e\uddfe"`, `"\ud800"`, `"\uDC00 \uD800x"`, `{"a":1,"a":2,"":{}}`, "[]", "{}", "[ 1 ,\t2\n, { \"a\" : [ ] } ]",
 		`{"b":1,"a":{"__proto__":{"x":1}}}`, `{"lc":1,"type":"constructor","id":["os","system"]}`, strings.Repeat("[", depthMax) + strings.Repeat("]", depthMax), `"` + strings.Repeat("\u00fc", 1000) + `"`, `"]},{[\\\"\\"`,
 	}
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		for n, value := range values {
 			path := fmt.Sprintf("s/items/k%02d", n)
@@ -109,7 +112,8 @@ func TestValueIsKeptByteForByte(t *testing.T) {
 
 // Design 3.7: DELETE takes If-Match.
 func TestDeleteTakesIfMatch(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		old := s.etag("s/items/k", `{"value":1}`)
 		tag := s.etag("s/items/k", `{"value":2}`)
@@ -131,7 +135,8 @@ func TestDeleteTakesIfMatch(t *testing.T) {
 // Design 3.7: lists in order of creation, latest first with desc, tags joined by
 // AND, 20 by default, a cursor to go on.
 func TestListing(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		if items := s.list("s", ""); len(items) != 0 {
 			t.Errorf("an empty store lists %v", items)
@@ -193,7 +198,8 @@ func pick(all []string, is func(string) bool) (picked []string) {
 
 // A page ends early where its values are large, and says how to go on.
 func TestLargeValuesEndAPage(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		value := `"` + strings.Repeat("x", keystore.ValueBytesMax-2) + `"`
 		for i := range 12 {
@@ -217,7 +223,8 @@ func TestLargeValuesEndAPage(t *testing.T) {
 
 // Design 3.7: a batch is one atomic commit.
 func TestBatchIsOneCommit(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		kept := s.etag("s/items/kept", `{"value":0}`)
 		gone := s.etag("s/items/gone", `{"value":0}`)
@@ -268,7 +275,8 @@ func TestBatchIsOneCommit(t *testing.T) {
 // Design 3.7: a write that requires a call is refused unless that call has a
 // receipt.
 func TestWriteRequiresReceipts(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		batch := `{"operations":[{"op":"put","key":"b","value":1}]}`
 		tag := s.etag("s/items/there", `{"value":1}`)
@@ -298,7 +306,8 @@ func TestWriteRequiresReceipts(t *testing.T) {
 
 // A batch of the most that a body holds is written whole.
 func TestLargeBatch(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		var list []string
 		for i := range 9 {
@@ -314,7 +323,8 @@ func TestLargeBatch(t *testing.T) {
 // Design 3.7: run and fence on a write make it fenced, whatever kind of write it
 // is; design 3.6: once a run has had a lease, its writes need the fence.
 func TestFencedWrites(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		s.want(201, "PUT", "s/items/there", `{"value":1}`, "Counterfoil-Run: r")
 		lease := func(owner string) string {
@@ -364,7 +374,8 @@ func TestFencedWrites(t *testing.T) {
 // A write that names another version of the flow than the run is pinned to is
 // refused.
 func TestFlowVersionOfWrites(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		if _, _, err := s.store.PutRun(t.Context(), &keystore.RunSpec{Namespace: "default", Run: "r", FlowVersion: "v1"}); err != nil {
 			t.Fatal(err)
