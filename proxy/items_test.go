@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -436,4 +437,78 @@ func TestPagesShareTheMemory(t *testing.T) {
 			t.Errorf("%d %s", g.status, g.body)
 		}
 	}
+}
+
+// Whoever lists sees a batch whole or not at all.
+func TestListsSeeWholeBatches(t *testing.T) {
+	const rounds = 200
+	onBoth(t, func(s *shop) {
+		t := s.t
+		s.want(201, "PUT", "s", "")
+		s.atOnce(2, func(i int, c *client) {
+			for round := range rounds {
+				if i == 0 {
+					c.ask(request("POST", stores+"s/batch", fmt.Sprintf(`{"operations":[{"op":"put","key":"a","value":%[1]d},{"op":"put","key":"b","value":%[1]d},{"op":"put","key":"made-%[1]d","value":0},{"op":"delete","key":"made-%[2]d"}]}`, round, round-1)))
+					continue
+				}
+				var l view.List[view.Item]
+				if c.ask(request("GET", stores+"s/items", "")).into(t, &l); len(l.Items) == 0 {
+					continue
+				}
+				if len(l.Items) != 3 || l.Items[0].Key != "a" || !bytes.Equal(l.Items[0].Value, l.Items[1].Value) || l.Items[2].Key != "made-"+string(l.Items[0].Value) {
+					t.Errorf("half a batch is listed: %s", keysOf(l.Items))
+				}
+			}
+		})
+		if items := s.list("s", ""); len(items) != 3 || string(items[0].Value) != fmt.Sprint(rounds-1) {
+			t.Errorf("%s", keysOf(items))
+		}
+	})
+}
+
+// Design 3.7: append-only checkpoints are creates with keys that follow from the
+// step, a marker is one key replaced by tag, the checkpoint comes before the
+// marker. Then a worker that was cut off anywhere goes on without a gap and
+// without a second checkpoint.
+func TestCheckpointsThenMarker(t *testing.T) {
+	const steps = 5
+	onBoth(t, func(s *shop) {
+		t := s.t
+		s.want(201, "PUT", "s", "")
+		s.want(201, "PUT", "s/items/marker", `{"value":0}`, "If-None-Match: *")
+		// live does a worker's steps up to its death after so many writes, and
+		// reports whether it came to its end.
+		live := func(writes int) bool {
+			marker := s.want(200, "GET", "s/items/marker", "").item(t)
+			tag := marker.ETag
+			var done int
+			if err := json.Unmarshal(marker.Value, &done); err != nil {
+				t.Fatal(err)
+			}
+			for step := done + 1; step <= steps; step++ {
+				if writes--; writes < 0 {
+					return false
+				}
+				g := s.do("PUT", fmt.Sprintf("s/items/checkpoint%%2F%d", step), fmt.Sprintf(`{"value":"state after %d"}`, step), "If-None-Match: *")
+				if g.status != 201 {
+					g.isProblem(t, journal.ItemExists) // an earlier life has made it
+				}
+				if writes--; writes < 0 {
+					return false
+				}
+				tag = s.want(200, "PUT", "s/items/marker", fmt.Sprintf(`{"value":%d}`, step), "If-Match: "+tag).item(t).ETag
+			}
+			return true
+		}
+		lives := 1
+		for !live(1 + lives%3) {
+			if lives++; lives > 2*steps {
+				t.Fatal("the worker does not get on")
+			}
+		}
+		if got := keysOf(s.list("s", "prefix=checkpoint/")); got != "checkpoint/1 checkpoint/2 checkpoint/3 checkpoint/4 checkpoint/5" {
+			t.Errorf("%s", got)
+		}
+		t.Logf("%d lives", lives)
+	})
 }
