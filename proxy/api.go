@@ -38,7 +38,10 @@ func (x *exchange) api(ctx context.Context) {
 func (x *exchange) answerAPI(ctx context.Context) *journal.Refusal {
 	path, query, _ := strings.Cut(x.route.target, "?")
 	segments, err := splitPath(path)
-	if errors.Is(err, keystore.ErrInvalidKey) {
+	switch {
+	case err != nil && isOfStores(path):
+		return x.refusalOf(invalid("%s A name has 1 to %d characters, percent-encoded, / as %%2F.", sentence(err), keystore.NameCharsMax))
+	case errors.Is(err, keystore.ErrInvalidKey):
 		return &journal.Refusal{Problem: InvalidKey, Detail: sentence(err) + " Percent-encode each part of the path."}
 	}
 	x.methods = x.find(segments)
@@ -75,6 +78,8 @@ func (x *exchange) find(s []string) methods {
 	switch s[1] {
 	case "runs":
 		return x.findRun(s[2:])
+	case "stores":
+		return x.findStore(s[2:])
 	}
 	return nil
 }
@@ -131,8 +136,12 @@ func splitPath(path string) ([]string, error) {
 	if slices.Contains(segments, "") {
 		return nil, nil
 	}
+	decode := decodePart
+	if isOfStores(path) {
+		decode = decodeName
+	}
 	for i, s := range segments {
-		part, err := decodePart("the path", s)
+		part, err := decode("the path", s)
 		if err != nil {
 			return nil, err
 		}
@@ -140,6 +149,8 @@ func splitPath(path string) ([]string, error) {
 	}
 	return segments, nil
 }
+
+func isOfStores(path string) bool { return strings.HasPrefix(path, "/v1/stores/") }
 
 // allowed lists the methods of a path here.
 func (x *exchange) allowed() string {

@@ -11,9 +11,13 @@ import (
 	"unicode/utf8"
 )
 
-// depthMax is how deep arrays and objects may lie in each other in what is kept:
-// whoever reads it back may do so with a parser that recurses.
-const depthMax = 512
+const (
+	// depthMax is how deep arrays and objects may lie in each other in a value
+	// that is kept: whoever reads it back may do so with a parser that recurses.
+	depthMax = 512
+	// envelopeDepth is how much deeper than its values a body may be.
+	envelopeDepth = 4
+)
 
 // checkJSON reports whether a body is one JSON text (RFC 8259) in UTF-8 of
 // bounded depth. The error's text is for clients. What passes is read by the
@@ -23,8 +27,8 @@ func checkJSON(body []byte) error {
 	switch {
 	case !utf8.Valid(body):
 		return errors.New("it is not UTF-8")
-	case isTooDeep(body):
-		return fmt.Errorf("arrays and objects lie more than %d deep in each other", depthMax)
+	case isDeeper(body, depthMax+envelopeDepth):
+		return errTooDeep
 	case json.Valid(body):
 		return nil
 	}
@@ -32,14 +36,18 @@ func checkJSON(body []byte) error {
 	return errors.New(explainJSON(json.Unmarshal(body, &nothing)))
 }
 
-func isTooDeep(body []byte) bool {
+var errTooDeep = fmt.Errorf("arrays and objects lie more than %d deep in each other", depthMax)
+
+// isDeeper reports whether arrays and objects lie more than so deep in each
+// other.
+func isDeeper(body []byte, most int) bool {
 	depth := 0
 	for i := 0; i < len(body); i++ {
 		switch body[i] {
 		case '"':
 			i += stringEnd(body[i:]) - 1
 		case '{', '[':
-			if depth++; depth > depthMax {
+			if depth++; depth > most {
 				return true
 			}
 		case '}', ']':
@@ -231,4 +239,3 @@ func readBool(raw []byte) (bool, error) {
 	}
 	return raw[0] == 't', nil
 }
-

@@ -35,6 +35,7 @@ const (
 // Records is what the agent API reads and writes: a [keystore.Store].
 type Records interface {
 	keystore.RunStore
+	keystore.ItemStores
 
 	Call(ctx context.Context, k keystore.Key) (*keystore.Record, error)
 	ReadBody(ctx context.Context, b keystore.Body, fn func(piece []byte) error) error
