@@ -72,7 +72,7 @@ func (w *work) bodyNotKept(r *keystore.Record) *Reply {
 }
 
 // stop refuses, as the store's verdict says.
-func (w *work) stop(r *keystore.Record, reason keystore.Reason) *Reply {
+func (w *work) stop(ctx context.Context, r *keystore.Record, reason keystore.Reason) *Reply {
 	refusal := &Refusal{Problem: problemOf[reason], EffectPossible: r != nil && r.State.EffectPossible(), UpstreamStatus: w.upstreamStatus}
 	reply := w.refuse(r, refusal)
 	switch reason { //nolint:exhaustive // OtherAccount makes a call wait and stops none
@@ -97,6 +97,11 @@ func (w *work) stop(r *keystore.Record, reason keystore.Reason) *Reply {
 		refusal.Detail = "A person refused this call. Nothing was sent."
 	case keystore.CallAbandoned:
 		refusal.Detail = "A person gave this call up, and that is final: it is not sent again under this key, and its effect may exist. Go on without its answer, or ask who decided what to do instead."
+	case keystore.Fenced:
+		return w.refuse(nil, w.fenced(ctx))
+	case keystore.Diverged:
+		reply.Outcome = Held
+		refusal.Detail = "This effect is new, and effects that this run had before have not been repeated yet: the agent does not follow its earlier steps. Nothing was sent. A person has to look and approve the call, or stop the agent."
 	case keystore.ReceiptExpired:
 		refusal.Detail = "This call was made long ago, and its receipt is no longer kept. It is not sent again."
 	}

@@ -51,6 +51,8 @@ const (
 	Draining            Problem = "draining"
 	InvalidRequest      Problem = "invalid-request"
 	InputTooLarge       Problem = "input-too-large"
+	Fenced              Problem = "fenced"
+	Diverged            Problem = "diverged"
 )
 
 // problemOf names the problem of each reason for which a verdict stops a call.
@@ -63,6 +65,8 @@ var problemOf = map[keystore.Reason]Problem{
 	keystore.CallDenied:        Denied,
 	keystore.CallAbandoned:     CallAbandoned,
 	keystore.ReceiptExpired:    ReceiptExpired,
+	keystore.Fenced:            Fenced,
+	keystore.Diverged:          Diverged,
 }
 
 // A Refusal says why Counterfoil itself, rather than the provider, answered.
@@ -105,6 +109,13 @@ type Reply struct {
 	// was cut there and must not be ended cleanly.
 	Streamed bool
 	Broken   bool
+
+	// Diverged says that the call is a new effect of an agent that has not
+	// repeated all of its earlier ones.
+	Diverged bool
+
+	// seat is the request's place among equal calls, where they are counted.
+	seat *seat
 }
 
 // Attempts returns how many attempts the call has had.
