@@ -37,11 +37,9 @@ const (
 	NotInPlan           journal.Problem = "not-in-plan"
 	LeaseHeld           journal.Problem = "lease-held"
 	ResultConflict      journal.Problem = "result-conflict"
-	Fenced              journal.Problem = "fenced"
 	ETagMismatch        journal.Problem = "etag-mismatch"
 	ItemExists          journal.Problem = "item-exists"
 	ReceiptRequired     journal.Problem = "receipt-required"
-	Diverged            journal.Problem = "diverged"
 	FenceRequired       journal.Problem = "fence-required"
 )
 
@@ -101,7 +99,7 @@ var problems = [...]struct {
 	{ResultConflict, 409, "The run has another result", pointless, unlessEffect},
 	{journal.ReceiptExpired, 410, "The receipt is no longer kept", pointless, harmful},
 	{journal.CallAbandoned, 410, "The call was given up", pointless, harmful},
-	{Fenced, 412, "A newer holder has the run", pointless, unlessEffect},
+	{journal.Fenced, 412, "A newer holder has the run", pointless, unlessEffect},
 	{ETagMismatch, 412, "The item has another version", pointless, harmless},
 	{ItemExists, 412, "The item exists", pointless, harmless},
 	{ReceiptRequired, 412, "The call that is required has no receipt", pointless, harmless},
@@ -110,7 +108,7 @@ var problems = [...]struct {
 	{journal.UnknownOutcome, 423, "Nobody can tell whether the call had its effect", pointless, harmful},
 	{journal.RunPaused, 423, "The run is paused", pointless, unlessEffect},
 	{journal.ApprovalRequired, 423, "A person has to approve the call", pointless, harmful},
-	{Diverged, 423, "The run does not repeat its earlier steps", pointless, unlessEffect},
+	{journal.Diverged, 423, "The run does not repeat its earlier steps", pointless, unlessEffect},
 	{FenceRequired, 428, "The call names no fence", pointless, unlessEffect},
 	{HeaderTooLarge, 431, "The header is too large", pointless, harmless},
 	{UpgradeUnsupported, 501, "Upgrades are not supported", pointless, harmless},
@@ -227,7 +225,7 @@ func (x *exchange) refuseReply(r *journal.Reply) {
 		h = append(h, classify.Field{Name: "Allow", Value: x.allowed()})
 	}
 	body := d.body()
-	x.whole(&answer{status: d.Status, header: h, own: ownFields(r), length: int64(len(body))}, body)
+	_ = x.whole(&answer{status: d.Status, header: h, own: ownFields(r), length: int64(len(body))}, body) // the connection is closed then
 }
 
 // logRefusal warns of what is refused before the journal hears of it: no other
