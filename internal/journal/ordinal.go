@@ -86,8 +86,10 @@ type seat struct {
 	ordinal keystore.Ordinal
 	alive   func() bool
 	// key is the call's, whose position moves.
-	key   keystore.Key
-	moved bool
+	key keystore.Key
+	// moved says that the store may have the slot as answered on this request's
+	// account, durable that it has.
+	moved, durable bool
 }
 
 func (ls *lanes) join(n laneName) *lane {
@@ -265,15 +267,17 @@ func (s *seat) forth(do func() error) error {
 	s.slot.moving.Lock()
 	defer s.slot.moving.Unlock()
 	s.lane.mu.Lock()
-	s.moved, s.slot.moved = true, true
-	if s.slot.ending++; s.slot.ending == 1 {
-		s.slot.none = make(chan struct{})
+	if !s.moved {
+		if s.slot.ending++; s.slot.ending == 1 {
+			s.slot.none = make(chan struct{})
+		}
 	}
+	s.moved, s.slot.moved = true, true
 	s.lane.mu.Unlock()
 	err := do()
 	if err == nil {
 		s.lane.mu.Lock()
-		s.slot.owed = false
+		s.durable, s.slot.owed = true, false
 		s.lane.mu.Unlock()
 	}
 	return err
@@ -287,7 +291,7 @@ func (s *seat) rise(a Arrival) (owed bool) {
 	slot := s.slot
 	slot.seats = slices.DeleteFunc(slot.seats, func(one *seat) bool { return one == s })
 	if s.moved {
-		slot.arrived = slot.arrived || a == Arrived
+		slot.arrived = slot.arrived || s.durable && a == Arrived
 		if slot.ending--; slot.ending == 0 {
 			slot.owed = slot.moved && !slot.arrived
 			close(slot.none)
@@ -323,7 +327,7 @@ func (r *Reply) Counts() bool { return r.seat != nil && r.counts() }
 // where the client has gone.
 func (j *Journal) Ending(ctx context.Context, r *Reply) *Refusal {
 	s := r.seat
-	if s == nil || !r.counts() || s.moved || !s.alive() {
+	if s == nil || !r.counts() || s.durable || !s.alive() {
 		return nil
 	}
 	crashpoint.Reach(crashpoint.StepBefore)
@@ -350,7 +354,9 @@ func (j *Journal) Ended(r *Reply, a Arrival) {
 	if s == nil {
 		return
 	}
-	r.seat = nil
+	if r.seat = nil; !r.counts() {
+		a = NotArrived
+	}
 	defer j.gate.leave()
 	defer j.lanes.leave(s.lane)
 	if s.rise(a) && !j.takeBack(s) {
