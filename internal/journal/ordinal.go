@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -399,6 +400,7 @@ func (j *Journal) fenced(ctx context.Context, k keystore.Key) *Refusal {
 	r := &Refusal{Problem: Fenced, Detail: "A newer holder has this run, or its lease was given back. Nothing was sent. Stop this one; to take part again, take the lease anew."}
 	if sum, err := j.store.Run(ctx, k.Namespace, k.Run); err == nil {
 		r.Fence, r.Owner = max(keystore.Fence(sum.Repeats.Incarnation), sum.Lease.Fence), sum.Lease.Owner
+		r.Detail += " The newest is number " + strconv.FormatUint(uint64(r.Fence), 10) + "."
 	}
 	return r
 }
