@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -489,3 +490,67 @@ func TestOrdinalAStoreThatFailsEndsNoAnswer(t *testing.T) {
 }
 
 func (st *stack) failStep() { st.disk.Fail(storetest.Fault{Op: storetest.Step}) }
+
+// An afterMove is a store that calls a function once after it has moved a
+// position.
+type afterMove struct {
+	keystore.Store
+	mu   sync.Mutex
+	once func()
+}
+
+func (s *afterMove) Apply(ctx context.Context, k keystore.Key, e keystore.Event, body []byte) (*keystore.Record, error) {
+	r, err := s.Store.Apply(ctx, k, e, body)
+	if e.Answered != nil {
+		s.moved()
+	}
+	return r, err
+}
+
+func (s *afterMove) Step(ctx context.Context, k keystore.Key, o *keystore.Ordinal, m keystore.Move) error {
+	err := s.Store.Step(ctx, k, o, m)
+	if m == keystore.Forth {
+		s.moved()
+	}
+	return err
+}
+
+func (s *afterMove) moved() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.once != nil {
+		s.once()
+		s.once = nil
+	}
+}
+
+// The client goes while its position is made durable: that is taken back.
+func TestOrdinalAClientThatGoesDuringTheCommitHasNoAnswer(t *testing.T) {
+	for name, fill := range map[string]int{"short": 0, "long": 40 << 10} {
+		for incarnation := 1; incarnation <= 2; incarnation++ {
+			t.Run(fmt.Sprint(name, incarnation), func(t *testing.T) {
+				l := newLedger()
+				l.fill = fill
+				moves := &afterMove{}
+				st := start(t, setup{provider: provide(t, l.play), store: func(s keystore.Store) keystore.Store { moves.Store = s; return moves }})
+				if incarnation == 2 {
+					st.act(1, "refund")
+				}
+				c, moved := dial(t, st.addr), make(chan struct{})
+				moves.once = func() {
+					defer close(moved)
+					_ = c.Close()
+					eventually(t, "the client is seen to be gone", deadline, func() bool {
+						there := false
+						st.server.conns.Range(func(other, _ any) bool { there = there || other.(*conn).present(); return true })
+						return !there
+					})
+				}
+				c.say(step(incarnation, "refund"))
+				eventually(t, "the call is over", deadline, func() bool { <-moved; return st.busy() == 0 })
+				st.act(incarnation, "refund").gets(t, "replayed", 1)
+				st.act(incarnation, "refund").gets(t, "executed", 2)
+			})
+		}
+	}
+}
