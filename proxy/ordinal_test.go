@@ -295,9 +295,24 @@ func TestOrdinalAnSDKsInventedKeyIsOnlyATie(t *testing.T) {
 			t.Errorf("the provider got the key %q", h.value("Idempotency-Key"))
 		}
 	}
-	// The client's own is a call id.
-	st.act(2, "refund", "Idempotency-Key: mine").gets(t, "executed", 3)
-	st.act(3, "refund", "Idempotency-Key: mine").gets(t, "replayed", 3)
+	// Stripe's SDKs for other languages make up plain UUIDs.
+	const stripe, uuid = "X-Stripe-Client-User-Agent: {}", "Idempotency-Key: 0b8f5ad4-6b5a-4d0e-9c1e-7d2f5a3b6c7"
+	st.act(2, "charge", stripe, uuid+"0").gets(t, "executed", 3)
+	st.act(2, "charge", stripe, uuid+"0").gets(t, "replayed", 3)
+	st.act(3, "charge", stripe, uuid+"1").gets(t, "replayed", 3)
+	l.set(func(l *ledger) { l.n = 2 })
+	// The client's own is a call id, and so is a UUID that nobody is known to have
+	// made up.
+	st.act(3, "mail", uuid+"2").gets(t, "executed", 3)
+	st.act(4, "mail", uuid+"2").gets(t, "replayed", 3)
+	l.set(func(l *ledger) { l.n = 2 })
+	for _, notRandom := range []string{"0b8f5ad4-6b5a-1d0e-9c1e-7d2f5a3b6c70", "0b8f5ad4-6b5a-4d0e-0c1e-7d2f5a3b6c70", "0b8f5ad496b5a-4d0e-9c1e-7d2f5a3b6c70", "0b8f5ad4-6b5a-4d0e-9c1e-7d2f5a3b6c7x", "order-77"} {
+		if isRandomUUID(notRandom) {
+			t.Errorf("%s counts as made up", notRandom)
+		}
+	}
+	st.act(4, "refund", "Idempotency-Key: mine").gets(t, "executed", 3)
+	st.act(5, "refund", "Idempotency-Key: mine").gets(t, "replayed", 3)
 }
 
 func TestOrdinalAnSDKsRetryHeadersAreKnown(t *testing.T) {
