@@ -166,6 +166,7 @@ func (x *exchange) admit(target string) *journal.Refusal {
 	if x.fence != nil && x.claim.fence == 0 && x.claim.run == x.run {
 		x.claim.fence = x.fence()
 	}
+	x.claim.discount(x.header)
 	if x.manyNamespaces {
 		// Two tenants may have chosen the same key, and the provider would take
 		// them for one: it gets a key made of the namespace too.

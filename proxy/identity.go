@@ -29,6 +29,8 @@ type claim struct {
 	// ownKey is the Idempotency-Key that the client chose itself, where that
 	// alone is the identity; ownKeyRaw is its spelling.
 	ownKey, ownKeyRaw string
+	// byKey says that the call's id is the Idempotency-Key.
+	byKey bool
 	// flowVersion is the version of the flow that the agent runs.
 	flowVersion string
 	// tie is the key that an SDK made up for its own tries of one call.
@@ -77,7 +79,7 @@ func identify(path identity, h classify.Header, defaultRun string) (claim, error
 		if isInvented(key) {
 			c.tie, key, raw = key, "", ""
 		}
-		c.call = key
+		c.call, c.byKey = key, key != ""
 		if !named {
 			c.ownKey, c.ownKeyRaw = key, raw
 		}
@@ -272,6 +274,29 @@ func unquote(s string) (string, error) {
 		b.WriteByte(c)
 	}
 	return "", errQuotedKey
+}
+
+// discount takes a key that looks like any other for one that an SDK made up, where
+// that can be told and the call can be known without it: Stripe's SDKs send a
+// random UUID with each POST where they are given no key.
+func (c *claim) discount(h classify.Header) {
+	_, isCounted := c.life()
+	if isCounted && c.byKey && c.run != keystore.NoPart && isRandomUUID(c.call) && h.Has("X-Stripe-Client-User-Agent") {
+		c.tie, c.call, c.byKey, c.ownKey, c.ownKeyRaw = c.call, "", false, "", ""
+	}
+}
+
+// isRandomUUID reports whether s is a UUID of version 4 (RFC 9562 section 5.4).
+func isRandomUUID(s string) bool {
+	if len(s) != 36 || s[14] != '4' || strings.IndexByte("89abAB", s[19]) < 0 {
+		return false
+	}
+	for i := range len(s) {
+		if isDash := i == 8 || i == 13 || i == 18 || i == 23; isDash != (s[i] == '-') || !isDash && !isHex(s[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // inventedPrefixes begin the keys that SDKs make up anew in each process. A

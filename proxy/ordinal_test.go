@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -294,9 +295,24 @@ func TestOrdinalAnSDKsInventedKeyIsOnlyATie(t *testing.T) {
 			t.Errorf("the provider got the key %q", h.value("Idempotency-Key"))
 		}
 	}
-	// The client's own is a call id.
-	st.act(2, "refund", "Idempotency-Key: mine").gets(t, "executed", 3)
-	st.act(3, "refund", "Idempotency-Key: mine").gets(t, "replayed", 3)
+	// Stripe's SDKs for other languages make up plain UUIDs.
+	const stripe, uuid = "X-Stripe-Client-User-Agent: {}", "Idempotency-Key: 0b8f5ad4-6b5a-4d0e-9c1e-7d2f5a3b6c7"
+	st.act(2, "charge", stripe, uuid+"0").gets(t, "executed", 3)
+	st.act(2, "charge", stripe, uuid+"0").gets(t, "replayed", 3)
+	st.act(3, "charge", stripe, uuid+"1").gets(t, "replayed", 3)
+	l.set(func(l *ledger) { l.n = 2 })
+	// The client's own is a call id, and so is a UUID that nobody is known to have
+	// made up.
+	st.act(3, "mail", uuid+"2").gets(t, "executed", 3)
+	st.act(4, "mail", uuid+"2").gets(t, "replayed", 3)
+	l.set(func(l *ledger) { l.n = 2 })
+	for _, notRandom := range []string{"0b8f5ad4-6b5a-1d0e-9c1e-7d2f5a3b6c70", "0b8f5ad4-6b5a-4d0e-0c1e-7d2f5a3b6c70", "0b8f5ad496b5a-4d0e-9c1e-7d2f5a3b6c70", "0b8f5ad4-6b5a-4d0e-9c1e-7d2f5a3b6c7x", "order-77"} {
+		if isRandomUUID(notRandom) {
+			t.Errorf("%s counts as made up", notRandom)
+		}
+	}
+	st.act(4, "refund", "Idempotency-Key: mine").gets(t, "executed", 3)
+	st.act(5, "refund", "Idempotency-Key: mine").gets(t, "replayed", 3)
 }
 
 func TestOrdinalAnSDKsRetryHeadersAreKnown(t *testing.T) {
@@ -489,3 +505,67 @@ func TestOrdinalAStoreThatFailsEndsNoAnswer(t *testing.T) {
 }
 
 func (st *stack) failStep() { st.disk.Fail(storetest.Fault{Op: storetest.Step}) }
+
+// An afterMove is a store that calls a function once after it has moved a
+// position.
+type afterMove struct {
+	keystore.Store
+	mu   sync.Mutex
+	once func()
+}
+
+func (s *afterMove) Apply(ctx context.Context, k keystore.Key, e keystore.Event, body []byte) (*keystore.Record, error) {
+	r, err := s.Store.Apply(ctx, k, e, body)
+	if e.Answered != nil {
+		s.moved()
+	}
+	return r, err
+}
+
+func (s *afterMove) Step(ctx context.Context, k keystore.Key, o *keystore.Ordinal, m keystore.Move) error {
+	err := s.Store.Step(ctx, k, o, m)
+	if m == keystore.Forth {
+		s.moved()
+	}
+	return err
+}
+
+func (s *afterMove) moved() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.once != nil {
+		s.once()
+		s.once = nil
+	}
+}
+
+// The client goes while its position is made durable: that is taken back.
+func TestOrdinalAClientThatGoesDuringTheCommitHasNoAnswer(t *testing.T) {
+	for name, fill := range map[string]int{"short": 0, "long": 40 << 10} {
+		for incarnation := 1; incarnation <= 2; incarnation++ {
+			t.Run(fmt.Sprint(name, incarnation), func(t *testing.T) {
+				l := newLedger()
+				l.fill = fill
+				moves := &afterMove{}
+				st := start(t, setup{provider: provide(t, l.play), store: func(s keystore.Store) keystore.Store { moves.Store = s; return moves }})
+				if incarnation == 2 {
+					st.act(1, "refund")
+				}
+				c, moved := dial(t, st.addr), make(chan struct{})
+				moves.once = func() {
+					defer close(moved)
+					_ = c.Close()
+					eventually(t, "the client is seen to be gone", deadline, func() bool {
+						there := false
+						st.server.conns.Range(func(other, _ any) bool { there = there || other.(*conn).present(); return true })
+						return !there
+					})
+				}
+				c.say(step(incarnation, "refund"))
+				eventually(t, "the call is over", deadline, func() bool { <-moved; return st.busy() == 0 })
+				st.act(incarnation, "refund").gets(t, "replayed", 1)
+				st.act(incarnation, "refund").gets(t, "executed", 2)
+			})
+		}
+	}
+}

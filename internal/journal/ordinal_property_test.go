@@ -55,6 +55,8 @@ type agent struct {
 	answers map[int][]string
 	// mishaps are left to happen.
 	mishaps int
+	// rest lets time pass.
+	rest func(time.Duration)
 	// befall is what befalls the request that is sent next, and who sent it.
 	befall mishap
 	asking *client
@@ -169,7 +171,7 @@ func (a *agent) act(group int) {
 			a.check(group, answers)
 			return
 		}
-		time.Sleep(2 * time.Second) // as SDKs do
+		a.rest(2 * time.Second) // as SDKs do
 	}
 	a.t.Fatalf("group %d never gets its answers: %v", group, missing)
 }
@@ -225,7 +227,7 @@ func TestOrdinal_TheLedgerIsWhatTheAgentCounts(t *testing.T) {
 		var stopped any
 		synctest.Test(t, func(t *testing.T) {
 			defer func() { stopped = recover() }() // rapid wants its own goroutine
-			checkLedger(t, rt)
+			checkLedger(t, rt, func(d time.Duration) { time.Sleep(d) })
 		})
 		if stopped != nil {
 			panic(stopped)
@@ -233,11 +235,11 @@ func TestOrdinal_TheLedgerIsWhatTheAgentCounts(t *testing.T) {
 	})
 }
 
-func checkLedger(t *testing.T, rt *rapid.T) {
+func checkLedger(t *testing.T, rt *rapid.T, rest func(time.Duration)) {
 	aWish := rapid.Custom(func(t *rapid.T) wish {
 		return wish{rapid.IntRange(0, 2).Draw(t, "content"), rapid.IntRange(0, 4).Draw(t, "refused") == 0}
 	})
-	a := &agent{t: rt, answers: map[int][]string{}, byKey: map[string]string{}, mishaps: 20}
+	a := &agent{t: rt, answers: map[int][]string{}, byKey: map[string]string{}, mishaps: 20, rest: rest}
 	a.groups = rapid.SliceOfN(rapid.SliceOfN(aWish, 1, 3), 1, 5).Draw(rt, "groups")
 	a.b = newBench(t, newProvider(a.send), keyedOperation)
 	for range rapid.IntRange(0, 3).Draw(rt, "deaths") {
@@ -247,7 +249,7 @@ func checkLedger(t *testing.T, rt *rapid.T) {
 	}
 	a.mishaps = 0
 	a.live(len(a.groups))
-	time.Sleep(time.Minute)
+	a.rest(time.Minute)
 	a.b.idle()
 	want := map[string]int{}
 	for _, w := range slices.Concat(a.groups...) {
