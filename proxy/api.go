@@ -303,13 +303,13 @@ func (x *exchange) jsonAs(status int, more classify.Header, v any) error {
 	}
 	body = append(body, '\n')
 	h := classify.Header{{Name: "Content-Type", Value: "application/json"}, {Name: "Cache-Control", Value: "no-store"}}
-	x.whole(&answer{status: status, header: append(h, more...), length: int64(len(body))}, body)
+	_ = x.whole(&answer{status: status, header: append(h, more...), length: int64(len(body))}, body) // the connection is closed then
 	return nil
 }
 
 // noContent answers that it is done.
 func (x *exchange) noContent() error {
-	x.whole(&answer{status: 204, header: classify.Header{{Name: "Cache-Control", Value: "no-store"}}}, nil)
+	_ = x.whole(&answer{status: 204, header: classify.Header{{Name: "Cache-Control", Value: "no-store"}}}, nil) // the connection is closed then
 	return nil
 }
 

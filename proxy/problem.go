@@ -227,7 +227,7 @@ func (x *exchange) refuseReply(r *journal.Reply) {
 		h = append(h, classify.Field{Name: "Allow", Value: x.allowed()})
 	}
 	body := d.body()
-	x.whole(&answer{status: d.Status, header: h, own: ownFields(r), length: int64(len(body))}, body)
+	_ = x.whole(&answer{status: d.Status, header: h, own: ownFields(r), length: int64(len(body))}, body) // the connection is closed then
 }
 
 // logRefusal warns of what is refused before the journal hears of it: no other

@@ -30,7 +30,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 	handler  http.Handler
 
-	executions, requests, attempts, resends, lookups *prometheus.CounterVec
+	executions, requests, attempts, resends, lookups, diverged *prometheus.CounterVec
 
 	requestSeconds *prometheus.HistogramVec
 	commitSeconds  prometheus.Histogram
@@ -63,6 +63,8 @@ func NewMetrics(version string, now func() time.Time) *Metrics {
 	m.attempts = counter("counterfoil_attempts_total", "Attempts made at calls, resends included.", "upstream")
 	m.resends = counter("counterfoil_resends_total", "Attempts made under the same provider key while an earlier one was in doubt.", "upstream")
 	m.lookups = counter("counterfoil_lookups_total", "Times a provider was asked whether an effect exists.", "upstream")
+	m.diverged = counter("counterfoil_diverged_total",
+		"New effects of agents without call ids that came, or were held, before all effects of their earlier incarnations had been repeated.", "upstream")
 	m.requestSeconds = prometheus.NewHistogramVec(histogram("counterfoil_request_duration_seconds",
 		"Time from a request to its answer, waits and recovery included.",
 		[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 600}), []string{"class"})
@@ -75,7 +77,7 @@ func NewMetrics(version string, now func() time.Time) *Metrics {
 		"Bytes that one commit of the journal wrote.", prometheus.ExponentialBuckets(256, 4, 9)))
 	m.troubles = prometheus.NewCounter(prometheus.CounterOpts{Name: "counterfoil_troubles_total",
 		Help: "Things that went wrong inside the sidecar. The log says what."})
-	m.registry.MustRegister(m.executions, m.requests, m.attempts, m.resends, m.lookups, m.requestSeconds,
+	m.registry.MustRegister(m.executions, m.requests, m.attempts, m.resends, m.lookups, m.diverged, m.requestSeconds,
 		m.commitSeconds, m.commitOps, m.commitBytes, m.troubles, buildInfo(version),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: storeTimeout})

@@ -65,8 +65,8 @@ type Upstream struct {
 	PauseOnUnknown bool
 	// RecordReads journals reads too.
 	RecordReads bool
-	// HoldDiverged holds a call that shows that its agent does not repeat its
-	// earlier steps; otherwise it is sent and marked.
+	// HoldDiverged holds new effects of an agent without call ids that has not
+	// repeated all of its earlier ones.
 	HoldDiverged bool
 }
 
@@ -109,6 +109,7 @@ type Journal struct {
 	jitter    func() float64
 	observe   Observer
 	flights   flights
+	lanes     lanes
 	gate      gate
 	keepers   keepers
 	late      chan struct{}
@@ -142,7 +143,15 @@ func New(cfg Config) (*Journal, error) {
 
 // A Call is what an agent asks for.
 type Call struct {
-	Key keystore.Key
+	// Key is the call's. Where Ordinal is set, its Call is empty, and Do puts the
+	// id there that it finds by counting.
+	Key     keystore.Key
+	Ordinal *Counted
+	// Fence is the number of the lease that the agent holds; 0 if it names none.
+	// FlowVersion is the version of the flow that it runs; empty if it does not
+	// say.
+	Fence       keystore.Fence
+	FlowVersion string
 	// OwnKey is the Idempotency-Key that the client chose itself, where that is
 	// the call's whole identity: the provider gets it as it is. OwnKeyRaw is
 	// its spelling in the header, quotes included.
@@ -154,14 +163,9 @@ type Call struct {
 	// Wait is how long to wait for an equal call in flight or for recovery; 0
 	// is not at all.
 	Wait time.Duration
-	// HeldWait is how long to wait for a person where the call is held; 0 is not
-	// at all.
+	// HeldWait is how long to wait for a person's approval: as long as Wait, if
+	// the client has asked for that itself, else 0.
 	HeldWait time.Duration
-	// Fence is the number of the run's lease that who asks holds, 0 if it names
-	// none. FlowVersion is the version of the flow that it runs; empty if it does
-	// not say.
-	Fence       keystore.Fence
-	FlowVersion string
 }
 
 // Class says what r would do at its upstream, and whether the call is
@@ -187,7 +191,7 @@ func (j *Journal) Pass(ctx context.Context, r *classify.Request) *classify.Respo
 // only when what it says is durable. ctx is the life of the process, not of the
 // agent's connection: an agent that goes away does not cancel its call. s may
 // be nil; then an answer that streams is kept first and answered from the
-// store.
+// store. Ended is to be called with every reply.
 func (j *Journal) Do(ctx context.Context, c *Call, s Stream) *Reply {
 	began := j.now()
 	if !j.gate.enter() {
@@ -196,9 +200,14 @@ func (j *Journal) Do(ctx context.Context, c *Call, s Stream) *Reply {
 		}}
 	}
 	defer j.gate.leave()
-	w, refusal := j.prepare(c, s)
-	if refusal != nil {
-		return &Reply{Outcome: Refused, Refusal: refusal}
+	w := j.workOn(c, s)
+	if c.Ordinal != nil {
+		if refusal := w.count(ctx); refusal != nil {
+			return &Reply{Outcome: Refused, Refusal: refusal}
+		}
+	}
+	if refusal := w.prepare(); refusal != nil {
+		return &Reply{Outcome: Refused, Refusal: refusal, seat: w.seat}
 	}
 	w.flight = j.flights.join(c.Key)
 	defer j.flights.leave(c.Key, w.flight)
@@ -208,6 +217,7 @@ func (j *Journal) Do(ctx context.Context, c *Call, s Stream) *Reply {
 			if reply.SentKey == "" {
 				reply.SentKey = w.sentKey(reply.Record)
 			}
+			reply.seat, reply.Diverged = w.seat, w.diverged
 			j.observe.done(w, reply, j.now().Sub(began))
 			return reply
 		}
@@ -255,6 +265,7 @@ func (w *work) step(ctx context.Context) *Reply {
 	if orphan {
 		return w.disown(ctx, admission.Record)
 	}
+	w.noteDivergence(&admission.Verdict)
 	switch v := admission.Verdict; v.Action {
 	case keystore.Send, keystore.Resend:
 		w.doubted = v.Action == keystore.Resend

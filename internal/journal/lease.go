@@ -32,13 +32,13 @@ type leaseName struct {
 	fence          keystore.Fence
 }
 
-// A keeping is one lease, and the clients whose calls are under way.
+// A keeping is one lease, and the callers whose calls are under way.
 type keeping struct {
-	clients map[*client]bool
+	callers map[*caller]bool
 	end     context.CancelFunc
 }
 
-type client struct{ alive func() bool }
+type caller struct{ alive func() bool }
 
 // KeepLease renews a run's lease, each time a third of it has passed, until
 // release is called, for as long as alive says that who sent the call that is
@@ -54,33 +54,33 @@ func (j *Journal) KeepLease(namespace, run string, f keystore.Fence, alive func(
 	k := ks.of[name]
 	if k == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		k = &keeping{clients: map[*client]bool{}, end: cancel}
+		k = &keeping{callers: map[*caller]bool{}, end: cancel}
 		if ks.of == nil {
 			ks.of = map[leaseName]*keeping{}
 		}
 		ks.of[name] = k
 		ks.busy.Go(func() { j.renew(ctx, name, k) })
 	}
-	c := &client{alive}
-	k.clients[c] = true
+	c := &caller{alive}
+	k.callers[c] = true
 	return func() { ks.leave(name, k, c) }
 }
 
-func (ks *keepers) leave(name leaseName, k *keeping, c *client) {
+func (ks *keepers) leave(name leaseName, k *keeping, c *caller) {
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
-	delete(k.clients, c)
-	if len(k.clients) == 0 && ks.of[name] == k {
+	delete(k.callers, c)
+	if len(k.callers) == 0 && ks.of[name] == k {
 		k.end()
 		delete(ks.of, name)
 	}
 }
 
-// isWanted reports whether any of the clients is still there.
+// isWanted reports whether any of the callers is still there.
 func (ks *keepers) isWanted(k *keeping) bool {
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
-	for c := range k.clients {
+	for c := range k.callers {
 		if c.alive() {
 			return true
 		}

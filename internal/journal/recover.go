@@ -95,7 +95,7 @@ func (w *work) stop(ctx context.Context, r *keystore.Record, reason keystore.Rea
 		refusal.Detail = "A person has to approve this call first, and nothing was sent. Send the same request again once that is done, or with Prefer: wait=N to wait for it up to N seconds."
 	case keystore.Diverged:
 		reply.Outcome = Held
-		refusal.Detail = "The run does not repeat its earlier steps: this effect is new, and others have not been repeated yet. A person has to look and approve it first, and nothing was sent."
+		refusal.Detail = "This effect is new, and effects that this run had before have not been repeated yet: the agent does not follow its earlier steps. Nothing was sent. A person has to look and approve the call, or stop the agent."
 	case keystore.CallDenied:
 		refusal.Detail = "A person refused this call. Nothing was sent, and nothing will be under this key."
 	case keystore.CallAbandoned:
@@ -106,31 +106,28 @@ func (w *work) stop(ctx context.Context, r *keystore.Record, reason keystore.Rea
 		refusal.Detail = "This turn has a plan, and it names no such call, so nothing was sent. Use the id that the plan gives the call, or another turn."
 	case keystore.BudgetExhausted:
 		refusal.Detail = "The run has begun as many effects as its budget allows, so nothing was sent. Whoever set the budget can set a larger one: PUT /-/v1/runs/{run}."
-	case keystore.FenceRequired, keystore.Fenced, keystore.FlowVersionMismatch:
-		w.explainHolder(ctx, reason, refusal)
+	case keystore.Fenced:
+		said := w.fenced(ctx)
+		refusal.Detail, refusal.Fence, refusal.Owner = said.Detail, said.Fence, said.Owner
+	case keystore.FenceRequired:
+		refusal.Detail = "This run has a lease, and effects need its fence as Counterfoil-Fence, so nothing was sent. Take the lease first: POST /-/v1/runs/{run}/lease."
+		run := w.runNow(ctx)
+		refusal.Fence, refusal.Owner = run.Lease.Fence, run.Lease.Owner
+	case keystore.FlowVersionMismatch:
+		refusal.Detail = "The run is pinned to another version of its flow, so nothing was sent. Run that version, or begin a new run."
+		refusal.FlowVersion = w.runNow(ctx).FlowVersion
 	}
 	return reply
 }
 
-// explainHolder says what the run is now, to who may not act for it.
-func (w *work) explainHolder(ctx context.Context, reason keystore.Reason, r *Refusal) {
-	switch reason { //nolint:exhaustive // the caller names three
-	case keystore.FenceRequired:
-		r.Detail = "This run has a lease, and effects need its fence as Counterfoil-Fence, so nothing was sent. Take the lease first: POST /-/v1/runs/{run}/lease."
-	case keystore.Fenced:
-		r.Detail = "This fence is not the run's newest, or its lease was given back, so nothing was sent. Stop: another may be carrying the run on. To take part again, take the lease anew."
-	case keystore.FlowVersionMismatch:
-		r.Detail = "The run is pinned to another version of its flow, so nothing was sent. Run that version, or begin a new run."
-	}
+// runNow is what is on record of the call's run; nothing where that cannot be
+// read: a refusal is right without it.
+func (w *work) runNow(ctx context.Context) keystore.RunSummary {
 	run, err := w.store.Run(ctx, w.ask.Key.Namespace, w.ask.Key.Run)
 	if err != nil {
-		return // the answer is right without it
+		return keystore.RunSummary{}
 	}
-	if reason == keystore.FlowVersionMismatch {
-		r.FlowVersion = run.FlowVersion
-		return
-	}
-	r.Fence, r.Owner = run.Lease.Fence, run.Lease.Owner
+	return run
 }
 
 // resolveCommand is what a person types to decide about a call, as a shell takes

@@ -144,6 +144,13 @@ type Reply struct {
 	// was cut there and must not be ended cleanly.
 	Streamed bool
 	Broken   bool
+
+	// Diverged says that the call is a new effect of an agent that has not
+	// repeated all of its earlier ones.
+	Diverged bool
+
+	// seat is the request's place among equal calls, where they are counted.
+	seat *seat
 }
 
 // Attempts returns how many attempts the call has had.

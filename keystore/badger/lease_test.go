@@ -1,13 +1,11 @@
 package badger
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"strconv"
 	"sync"
 	"testing"
@@ -64,7 +62,7 @@ func TestLeasesAreLinearizableThroughKills(t *testing.T) {
 	dir := t.TempDir()
 	var notes []storetest.LeaseNote
 	for range 4 {
-		notes = append(notes, killedAfter(t, dir, len(notes), 120)...)
+		notes = append(notes, killedAfter[storetest.LeaseNote](t, dir, childLeases+"="+strconv.Itoa(len(notes)), 120)...)
 	}
 	granted := 0
 	for _, n := range notes {
@@ -76,39 +74,4 @@ func TestLeasesAreLinearizableThroughKills(t *testing.T) {
 		t.Fatalf("%d answers in %d notes say that a lease is held: nothing was tested", granted, len(notes))
 	}
 	storetest.CheckLeases(t, notes)
-}
-
-// killedAfter starts a child, kills it once it has made so many notes, and returns
-// them.
-func killedAfter(t *testing.T, dir string, firstID, limit int) (notes []storetest.LeaseNote) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childDir+"="+dir, childLeases+"="+strconv.Itoa(firstID))
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill() })
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		var n storetest.LeaseNote
-		if err := json.Unmarshal(lines.Bytes(), &n); err != nil {
-			if len(notes) < limit {
-				t.Fatalf("the child said %q", lines.Text())
-			}
-			break // cut off by the kill: what it was about to note had not begun, or has no answer
-		}
-		if notes = append(notes, n); len(notes) == limit {
-			cmd.Process.Kill()
-		}
-	}
-	cmd.Wait()
-	if len(notes) < limit {
-		t.Fatalf("the child ended after %d notes", len(notes))
-	}
-	return notes
 }
