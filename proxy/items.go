@@ -41,7 +41,7 @@ func (x *exchange) showItem(ctx context.Context, store, key string) error {
 		return x.unwritten(err, []precondition{wanted}, alone)
 	}
 	if noneMatch.isGiven && noneMatch.matchesWeakly(item.Version) {
-		x.whole(&answer{status: 304, header: itemHeader(item.Version), length: -1}, nil)
+		_ = x.whole(&answer{status: 304, header: itemHeader(item.Version), length: -1}, nil) // the connection is closed then
 		return nil
 	}
 	return x.item(200, item, keystore.Values)
@@ -58,7 +58,7 @@ func (x *exchange) item(status int, item *keystore.Item, fetch keystore.Fetch) e
 func (x *exchange) text(status int, h classify.Header, body []byte) error {
 	body = append(body, '\n')
 	h = append(h, classify.Field{Name: "Content-Type", Value: "application/json"})
-	x.whole(&answer{status: status, header: h, length: int64(len(body))}, body)
+	_ = x.whole(&answer{status: status, header: h, length: int64(len(body))}, body) // the connection is closed then
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -370,6 +371,41 @@ func TestFencedWrites(t *testing.T) {
 		s.want(200, "PUT", "s/items/there", `{"value":7}`) // names no run, so it is nobody's
 		s.want(204, "DELETE", "s/items/there", "", "Counterfoil-Run: r", newer)
 	})
+}
+
+// A sidecar that serves one run gives its writes that run's fence, and no other
+// run's.
+func TestWritesOfTheServedRun(t *testing.T) {
+	var fence atomic.Uint64
+	configure := func(c *Config) {
+		c.Run, c.Fence = "served", func() keystore.Fence { return keystore.Fence(fence.Load()) }
+	}
+	onBoth(t, func(s *shop) {
+		t := s.t
+		fence.Store(0)
+		s.want(201, "PUT", "s", "")
+		lease := func(run string) keystore.Fence {
+			t.Helper()
+			g, err := s.store.AcquireLease(t.Context(), &keystore.LeaseRequest{Namespace: "default", Run: run, Owner: "w", TTL: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return g.Fence
+		}
+		lease("other")
+		old := lease("served")
+		if err := s.store.ReleaseLease(t.Context(), "default", "served", old); err != nil {
+			t.Fatal(err)
+		}
+		fence.Store(uint64(old))
+		s.do("PUT", "s/items/k", `{"value":1}`).isProblem(t, journal.Fenced)
+		fence.Store(uint64(lease("served")))
+		s.want(201, "PUT", "s/items/k", `{"value":1}`)
+		s.want(200, "PUT", "s/items/k", `{"value":1}`, "Counterfoil-Run: served")
+		s.do("PUT", "s/items/k", `{"value":1}`, "Counterfoil-Run: other").isProblem(t, journal.FenceRequired)
+		s.do("PUT", "s/items/k", `{"value":1}`, "Counterfoil-Fence: 1").isProblem(t, journal.Fenced)
+		s.want(200, "PUT", "s/items/k", `{"value":1}`, "Counterfoil-Run: other", "Counterfoil-Fence: 1")
+	}, configure)
 }
 
 // A write that names another version of the flow than the run is pinned to is
