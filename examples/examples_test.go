@@ -36,6 +36,10 @@ func TestExamples(t *testing.T) {
 	t.Run("crash-recovery", func(t *testing.T) {
 		t.Log(run(t, exampleMax, "crash-recovery", nil, "node", "run.mjs", sidecar))
 	})
+	t.Run("langgraph-js", func(t *testing.T) {
+		run(t, buildMax, "langgraph-js", nil, "npm", "ci", "--ignore-scripts", "--prefer-offline")
+		t.Log(run(t, exampleMax, "langgraph-js", nil, "node", "run.mjs", sidecar))
+	})
 	t.Run("stripe", func(t *testing.T) {
 		run(t, buildMax, "..", []string{"GOBIN=" + bin, "GOFLAGS="}, "go", "install", stripeMock)
 		run(t, buildMax, "stripe", nil, "npm", "ci", "--ignore-scripts", "--prefer-offline")
