@@ -9,7 +9,7 @@ export interface CounterfoilOptions {
   url: string;
   /** Whose threads these are, 1 to 128 visible ASCII characters. Sent with each request; another user sees none of them. */
   user: string;
-  /** Begins the stores' names: 1 to 64 of `A-Z a-z 0-9 _ . -` and inner slashes. `langgraph` by default. The store of that very name lists the threads. */
+  /** Begins the stores' names: 1 to 64 of `A-Z a-z 0-9 _ . -`, not a dot first; `langgraph` by default. The store of that very name lists the threads. */
   prefix?: string;
   /** The sidecar's token, where it asks for one. */
   token?: string;

@@ -62,15 +62,15 @@ export class CounterfoilSaver extends BaseCheckpointSaver {
   #made = new Map();
 
   /**
-   * @param {import('./client.mjs').ClientOptions & { prefix?: string }} options `prefix` begins the stores' names, 1 to 64
-   *   characters without a slash at its end; `langgraph` by default. The store of that very name lists the threads.
+   * @param {import('./client.mjs').ClientOptions & { prefix?: string }} options `prefix` begins the stores' names: 1 to 64
+   *   of `A-Z a-z 0-9 _ . -`, `langgraph` by default. The store of that very name lists the threads.
    * @param {SerializerProtocol} [serde] Instead of LangGraph's own.
    */
   constructor(options, serde) {
     super(serde);
     const { prefix = 'langgraph', ...rest } = options ?? {};
-    if (!/^[A-Za-z0-9_.-][A-Za-z0-9_./-]{0,63}$/.test(prefix) || prefix.endsWith('/')) {
-      throw new TypeError('prefix must be 1 to 64 of A-Z a-z 0-9 _ . - and inner slashes');
+    if (!/^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}$/.test(prefix)) {
+      throw new TypeError('prefix must be 1 to 64 of A-Z a-z 0-9 _ . - and not begin with a dot');
     }
     this.#prefix = prefix;
     this.#client = new Client(rest);

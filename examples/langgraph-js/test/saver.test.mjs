@@ -348,7 +348,7 @@ describe('users, fences, errors', () => {
     const bad = [
       [{ url: 'sidecar' }, /url must/], [{ url: 'ftp://x' }, /url must/], [{ user: '' }, /user must/], [{ user: 'a b' }, /user must/],
       [{ run: 'r' }, /run and fence/], [{ fence: 1 }, /run and fence/], [{ run: 'r', fence: 0 }, /fence must/], [{ run: 'r', fence: NaN }, /fence must/],
-      [{ timeoutMs: 0 }, /timeoutMs/], [{ attempts: 0 }, /attempts/], [{ prefix: 'a/' }, /prefix/], [{ prefix: '' }, /prefix/], [{ token: 'a\nb' }, /token/],
+      [{ timeoutMs: 0 }, /timeoutMs/], [{ attempts: 0 }, /attempts/], [{ prefix: 'a/' }, /prefix/], [{ prefix: '' }, /prefix/], [{ prefix: '..' }, /prefix/], [{ prefix: 'a/b' }, /prefix/], [{ token: 'a\nb' }, /token/],
     ];
     for (const [options, text] of bad) expect(() => new declared({ url, user: 'u', ...options })).toThrow(text);
   });
