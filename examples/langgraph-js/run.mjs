@@ -103,4 +103,4 @@ async function until(holds, text) {
   }
 }
 
-await play(90, check);
+await play(180, check);
