@@ -41,7 +41,7 @@ export class CounterfoilError extends Error {
 /**
  * @typedef {object} ClientOptions
  * @property {string} url Where the sidecar's data listener is: `http://127.0.0.1:8100`.
- * @property {string} user Whose items these are, 1 to 128 visible ASCII characters. Sent with each request; another user sees none of them.
+ * @property {string} user Whose items these are, 1 to 256 bytes of UTF-8. Sent with each request; another user sees none of them.
  * @property {string} [token] The sidecar's token, where it asks for one.
  * @property {string} [run] The run that writes. With `fence`.
  * @property {number} [fence] The lease's fence: a write is refused (`fenced`) once another holds the run. With `run`.
@@ -66,16 +66,16 @@ export class Client {
     if (!at || !/^https?:$/.test(at.protocol) || at.search || at.hash) {
       throw new TypeError(`url must be where the sidecar is, such as http://127.0.0.1:8100, not ${JSON.stringify(url)}`);
     }
-    if (!visible(user)) throw new TypeError('user must be 1 to 128 visible ASCII characters: it says whose threads these are');
+    if (!isName(user)) throw new TypeError('user must be a text of 1 to 256 bytes: it says whose threads these are');
     if (token !== undefined && !/^[\x21-\x7e]+$/.test(token)) throw new TypeError('token must be visible ASCII characters');
     if ((run === undefined) !== (fence === undefined)) throw new TypeError('run and fence go together: give both, or neither');
-    if (run !== undefined && !visible(run)) throw new TypeError('run must be 1 to 128 visible ASCII characters');
+    if (run !== undefined && !isName(run)) throw new TypeError('run must be a text of 1 to 256 bytes');
     if (fence !== undefined && !inRange(fence, 1, Number.MAX_SAFE_INTEGER)) throw new TypeError('fence must be a whole number from 1: the lease says which');
     if (!inRange(timeoutMs, 1, 600_000)) throw new TypeError('timeoutMs must be a whole number from 1 to 600000');
     if (!inRange(attempts, 1, 10)) throw new TypeError('attempts must be a whole number from 1 to 10');
     this.#base = at.href.replace(/\/$/, '') + '/-/v1/stores/';
-    this.#identity = { 'Counterfoil-User': user, ...(token !== undefined && { 'Counterfoil-Token': token }) };
-    this.#fencing = run !== undefined ? { 'Counterfoil-Run': run, 'Counterfoil-Fence': String(fence) } : {};
+    this.#identity = { 'Counterfoil-User': encodeURIComponent(user), ...(token !== undefined && { 'Counterfoil-Token': token }) };
+    this.#fencing = run !== undefined ? { 'Counterfoil-Run': encodeURIComponent(run), 'Counterfoil-Fence': String(fence) } : {};
     this.#timeoutMs = timeoutMs;
     this.#attempts = attempts;
     this.#fetch = fetch;
@@ -265,8 +265,8 @@ function itemPath(store, key) {
 }
 
 /** @param {unknown} text */
-function visible(text) {
-  return typeof text === 'string' && /^[\x21-\x7e]{1,128}$/.test(text);
+function isName(text) {
+  return typeof text === 'string' && text !== '' && !/\p{Surrogate}/u.test(text) && Buffer.byteLength(text) <= 256;
 }
 
 /**

@@ -7,7 +7,7 @@ import type {
 export interface CounterfoilOptions {
   /** Where the sidecar's data listener is: `http://127.0.0.1:8100`. */
   url: string;
-  /** Whose threads these are, 1 to 128 visible ASCII characters. Sent with each request; another user sees none of them. */
+  /** Whose threads these are, 1 to 256 bytes of UTF-8. Sent with each request; another user sees none of them. */
   user: string;
   /** Begins the stores' names: 1 to 64 of `A-Z a-z 0-9 _ . -`, not a dot first; `langgraph` by default. The store of that very name lists the threads. */
   prefix?: string;

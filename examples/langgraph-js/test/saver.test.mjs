@@ -271,8 +271,9 @@ describe('deleteThread', () => {
 });
 
 describe('users, fences, errors', () => {
-  it('keeps users apart', async () => {
-    const [one, two] = [newSaver(), newSaver()];
+  it.each([['a', 'b'], ['ü b, /', 'ü b, /!'], ['b%2C', 'b,']])('keeps the users %j and %j apart', async (...users) => {
+    const id = crypto.randomUUID();
+    const [one, two] = users.map((user) => newSaver({ user: id + user }));
     await put(one, thread('shared'), uuid6(1), { a: 'one' });
     expect(await two.getTuple(thread('shared'))).toBeUndefined();
     expect(await all(two.list({}))).toEqual([]);
@@ -346,7 +347,7 @@ describe('users, fences, errors', () => {
   it('is not made with what it cannot use', () => {
     /** @type {[Partial<Options>, RegExp][]} */
     const bad = [
-      [{ url: 'sidecar' }, /url must/], [{ url: 'ftp://x' }, /url must/], [{ user: '' }, /user must/], [{ user: 'a b' }, /user must/],
+      [{ url: 'sidecar' }, /url must/], [{ url: 'ftp://x' }, /url must/], [{ user: '' }, /user must/], [{ user: 'ü'.repeat(129) }, /user must/], [{ user: '\ud800' }, /user must/],
       [{ run: 'r' }, /run and fence/], [{ fence: 1 }, /run and fence/], [{ run: 'r', fence: 0 }, /fence must/], [{ run: 'r', fence: NaN }, /fence must/],
       [{ timeoutMs: 0 }, /timeoutMs/], [{ attempts: 0 }, /attempts/], [{ prefix: 'a/' }, /prefix/], [{ prefix: '' }, /prefix/], [{ prefix: '..' }, /prefix/], [{ prefix: 'a/b' }, /prefix/], [{ token: 'a\nb' }, /token/],
     ];
