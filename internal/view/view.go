@@ -108,10 +108,10 @@ type Call struct {
 	// person's leave to send it.
 	HeldFor  string    `json:"held_for,omitempty"`
 	Approval *Approval `json:"approval,omitempty"`
-	Upstream string `json:"upstream,omitempty"`
-	Origin   string `json:"origin,omitempty"`
-	Method   string `json:"method,omitempty"`
-	Target   string `json:"target,omitempty"`
+	Upstream string    `json:"upstream,omitempty"`
+	Origin   string    `json:"origin,omitempty"`
+	Method   string    `json:"method,omitempty"`
+	Target   string    `json:"target,omitempty"`
 	// Operation names, for operators, which of the upstream's operations the
 	// call was; empty if it was none.
 	Operation string `json:"operation,omitempty"`
