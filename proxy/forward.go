@@ -42,6 +42,7 @@ func (x *exchange) forward(ctx context.Context) {
 	if x.claim.call == "" {
 		call.Ordinal = x.counted()
 	}
+	defer x.journal.KeepLease(call.Key.Namespace, call.Key.Run, call.Fence, x.conn.present)()
 	s := &stream{exchange: x}
 	reply := x.journal.Do(ctx, &call, s)
 	x.claim.call = call.Key.Call

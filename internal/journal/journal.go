@@ -111,6 +111,7 @@ type Journal struct {
 	flights   flights
 	lanes     lanes
 	gate      gate
+	keepers   keepers
 	late      chan struct{}
 	closed    chan struct{}
 	unpacking chan struct{}
@@ -212,6 +213,7 @@ func (j *Journal) Do(ctx context.Context, c *Call, s Stream) *Reply {
 	defer j.flights.leave(c.Key, w.flight)
 	for {
 		if reply := w.step(ctx); reply != nil {
+			reply = w.superseded(ctx, reply)
 			if reply.SentKey == "" {
 				reply.SentKey = w.sentKey(reply.Record)
 			}
@@ -240,7 +242,10 @@ func (j *Journal) Drain(ctx context.Context) error {
 
 // Close gives up receipts that still wait for the store. Call it once, after
 // Drain and before the store is closed.
-func (j *Journal) Close() { close(j.closed) }
+func (j *Journal) Close() {
+	close(j.closed)
+	j.keepers.close()
+}
 
 // step asks the store what may be done about the call, and does it. It returns
 // nil where the store has to be asked again.
@@ -273,6 +278,9 @@ func (w *work) step(ctx context.Context) *Reply {
 	case keystore.Wait:
 		return w.wait(ctx, admission.Record, v, turn)
 	case keystore.Stop:
+		if w.awaitsApproval(ctx, v.Reason, turn) {
+			return nil
+		}
 		return w.stop(ctx, admission.Record, v.Reason)
 	}
 	return w.storeTrouble(fmt.Errorf("verdict %d: %w", admission.Verdict.Action, keystore.ErrCorrupt))
@@ -341,6 +349,8 @@ type gate struct {
 	inside int
 	closed bool
 	empty  chan struct{}
+	// shut is closed with the gate; nil until someone wants to know.
+	shut chan struct{}
 }
 
 func (g *gate) enter() bool {
@@ -367,12 +377,27 @@ func (g *gate) leave() {
 	}
 }
 
+// closing returns a channel that is closed once no one is let in any more.
+func (g *gate) closing() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closingLocked()
+}
+
+func (g *gate) closingLocked() chan struct{} {
+	if g.shut == nil {
+		g.shut = make(chan struct{})
+	}
+	return g.shut
+}
+
 // close returns a channel that is closed once nothing is inside any more.
 func (g *gate) close() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.closed {
 		g.closed, g.empty = true, make(chan struct{})
+		close(g.closingLocked())
 		if g.inside == 0 {
 			close(g.empty)
 		}

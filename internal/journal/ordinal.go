@@ -397,13 +397,12 @@ func (j *Journal) takeBackLater(s *seat) {
 
 // fenced refuses an agent, or a holder of a lease, that has been replaced.
 func (j *Journal) fenced(ctx context.Context, k keystore.Key) *Refusal {
-	detail := "A newer holder has this run. Nothing was sent. Stop this one."
+	r := &Refusal{Problem: Fenced, Detail: "A newer holder has this run, or its lease was given back. Nothing was sent. Stop this one; to take part again, take the lease anew."}
 	if sum, err := j.store.Run(ctx, k.Namespace, k.Run); err == nil {
-		if newest := max(sum.Repeats.Incarnation, uint64(sum.Lease.Fence)); newest > 0 {
-			detail = "A newer holder has this run: the newest is number " + strconv.FormatUint(newest, 10) + ". Nothing was sent. Stop this one."
-		}
+		r.Fence, r.Owner = max(keystore.Fence(sum.Repeats.Incarnation), sum.Lease.Fence), sum.Lease.Owner
+		r.Detail += " The newest is number " + strconv.FormatUint(uint64(r.Fence), 10) + "."
 	}
-	return &Refusal{Problem: Fenced, Detail: detail}
+	return r
 }
 
 func (w *work) fenced(ctx context.Context) *Refusal { return w.Journal.fenced(ctx, w.call.Key) }

@@ -40,6 +40,8 @@ type work struct {
 
 	// deadline is when waiting ends; set when waiting begins.
 	deadline time.Time
+	// heldUntil is when waiting for a person ends; set when that begins.
+	heldUntil time.Time
 	// waited: another's attempt was waited for. doubted: this request met the
 	// call in doubt. attempted: this request made an attempt.
 	waited, doubted, attempted bool
@@ -89,8 +91,9 @@ func (w *work) prepare() *Refusal {
 		Means:          means(&c.Request, class, w.op),
 		Lookup:         w.upstream.absence(w.op),
 		PauseOnUnknown: u.PauseOnUnknown && c.Key.Run != keystore.NoPart,
-		FlowVersion:    c.FlowVersion,
+		Approval:       u.Rules.Approval(&c.Request),
 		HoldDiverged:   u.HoldDiverged,
+		FlowVersion:    c.FlowVersion,
 	}
 	if w.seat != nil {
 		w.ask.Ordinal = &w.seat.ordinal
