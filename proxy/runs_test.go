@@ -271,6 +271,9 @@ func TestBadInputOfRuns(t *testing.T) {
 		}
 	}
 	st.api("PUT", "/runs/r/turns/1", `{"calls":[],"decision":"`+strings.Repeat("x", 1<<20)+`"}`).isProblem(t, journal.InputTooLarge)
+	if d := st.api("PUT", "/runs/r", strings.Repeat("x", 11<<20)).isProblem(t, journal.InputTooLarge); !strings.HasSuffix(d.Detail, "Nothing was changed.") && !strings.HasSuffix(d.Detail, "Nothing was sent.") {
+		t.Errorf("%s", d.Detail)
+	}
 	for _, fence := range []string{"0", "-1", "x", "1.0", ""} {
 		if g := st.api("PUT", "/runs/r/turns/1", `{"calls":[]}`, "Counterfoil-Fence: "+fence); g.status != 400 {
 			t.Errorf("fence %q: %d %s", fence, g.status, g.body)
