@@ -191,9 +191,10 @@ func hangUp(c *client) { _ = c.Close() }
 
 func TestOrdinalATimeOutInFlightThenARepeatIsARetry(t *testing.T) {
 	for name, leave := range map[string]func(*client){
-		"closed": hangUp,
-		"reset":  func(c *client) { _ = c.Conn.(*net.TCPConn).SetLinger(0); _ = c.Close() },
-		"half":   func(c *client) { _ = c.Conn.(*net.TCPConn).CloseWrite() },
+		"closed":                   hangUp,
+		"reset":                    func(c *client) { _ = c.Conn.(*net.TCPConn).SetLinger(0); _ = c.Close() },
+		"closed, with more to say": func(c *client) { c.say("\r\n"); _ = c.Close() },
+		"half":                     func(c *client) { _ = c.Conn.(*net.TCPConn).CloseWrite() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger()

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && !linux
 
 package proxy
 
@@ -6,7 +6,8 @@ import "syscall"
 
 // present reports whether the client is still there, without waiting and without
 // taking anything that it sent. One that has closed its sending half counts as
-// gone: it cannot be told from one that gave up.
+// gone: it cannot be told from one that gave up. One that has sent more than its
+// request counts as there.
 func (c *conn) present() bool {
 	sc, ok := c.Conn.(syscall.Conn)
 	if !ok {
