@@ -113,7 +113,7 @@ func (id *identity) fill(lesser *identity) {
 // fieldIdentity reads Counterfoil-Run, -Turn, -Call, -Incarnation, -Fence and
 // -Flow-Version.
 func fieldIdentity(h classify.Header) (id identity, flowVersion string, err error) {
-	var incarnation, fence string
+	var incarnation string
 	for i := range h {
 		f := &h[i]
 		if !isOwn(f.Name) {
@@ -131,9 +131,7 @@ func fieldIdentity(h classify.Header) (id identity, flowVersion string, err erro
 				id.incarnation, err = parseIncarnation(f.Value)
 			}
 		case strings.EqualFold(rest, "Fence"):
-			if err = once(&fence, "Counterfoil-Fence", f.Value); err == nil {
-				id.fence, err = parseFence(f.Value)
-			}
+			err = onceFence(&id.fence, f.Value)
 		case strings.EqualFold(rest, "Flow-Version"):
 			err = once(&flowVersion, "Counterfoil-Flow-Version", f.Value)
 		}
@@ -155,6 +153,16 @@ func once(dst *string, where, value string) error {
 	}
 	*dst = part
 	return nil
+}
+
+// onceFence sets a fence likewise.
+func onceFence(dst *keystore.Fence, value string) error {
+	fence, err := parseFence(value)
+	if err == nil && *dst != 0 && *dst != fence {
+		err = errFence
+	}
+	*dst = fence
+	return err
 }
 
 func isOwn(name string) bool {

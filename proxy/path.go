@@ -15,6 +15,7 @@ var (
 	errEscape    = errors.New("the path has a % that begins no two-digit escape")
 	errPathChar  = errors.New("the path holds NUL, a control character or a fragment")
 	errNotASCII  = errors.New("it holds bytes that are not ASCII: percent-encode its UTF-8, as in Z%C3%BCrich")
+	errFence     = errors.New("a fence is one positive whole number of at most eighteen digits: send the one that acquiring the run's lease gave")
 	errClimbs    = errors.New("the path climbs out of the upstream's base path with dot segments")
 )
 
@@ -210,7 +211,7 @@ func (id *identity) parameters(params string) (err error) {
 func parseFence(s string) (keystore.Fence, error) {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || len(s) > 18 || n == 0 {
-		return 0, errors.New("a fence is a positive whole number of at most eighteen digits: send the one that acquiring the run's lease gave")
+		return 0, errFence
 	}
 	return keystore.Fence(n), nil
 }
