@@ -38,6 +38,16 @@ func FuzzKeys(f *testing.F) {
 		if key := unsettledAt(doubtPrefix, at, number(b)); unsettledSince(key) != at || lastNumber(key) != number(b) {
 			t.Errorf("instant %d, number %d came back as %d, %d", at, b, unsettledSince(key), lastNumber(key))
 		}
+		mine, yours := part{number(a), ns1}, part{number(b), ns2}
+		if bytes.Equal(mine.scope(), yours.scope()) != (mine == yours) || bytes.Equal(mine.nameKey(run1), yours.nameKey(run2)) != (mine == yours && run1 == run2) {
+			t.Errorf("items of %v and %v, %q and %q", mine, yours, run1, run2)
+		}
+		if order := bytes.Compare(mine.itemKey(number(a)), mine.itemKey(number(b))); order != compare(a, b) {
+			t.Errorf("places %d and %d sort as %d", a, b, order)
+		}
+		if key := overKey(at, mine.itemKey(number(b))); unsettledSince(key) != at || lastNumber(key) != number(b) || len(key) == itemStoreEndBytes {
+			t.Errorf("the end %d of item %d came back as %d, %d", at, b, unsettledSince(key), lastNumber(key))
+		}
 		back, err := decodeNumber(encodeNumber(number(a)))
 		if err != nil || back != number(a) {
 			t.Errorf("number %d came back as %d, %v", a, back, err)
