@@ -1,0 +1,112 @@
+package keystore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestConditions(t *testing.T) {
+	item := &Item{Key: "k", Version: 7}
+	for _, tc := range []struct {
+		name    string
+		c       Condition
+		present *Item
+		want    Reason
+	}{
+		{"none, absent", Condition{}, nil, 0},
+		{"none, present", Condition{}, item, 0},
+		{"create, absent", Condition{Absent: true}, nil, 0},
+		{"create, present", Condition{Absent: true}, item, ItemExists},
+		{"any, absent", Condition{Present: true}, nil, ETagMismatch},
+		{"any, present", Condition{Present: true}, item, 0},
+		{"version, absent", Condition{Versions: []ItemVersion{7}}, nil, ETagMismatch},
+		{"version, present", Condition{Versions: []ItemVersion{7}}, item, 0},
+		{"one of two", Condition{Versions: []ItemVersion{6, 7}}, item, 0},
+		{"another version", Condition{Versions: []ItemVersion{6}}, item, ETagMismatch},
+		{"none can match", Condition{Versions: []ItemVersion{}}, item, ETagMismatch},
+		{"version 0, absent", Condition{Versions: []ItemVersion{0}}, nil, ETagMismatch},
+	} {
+		err := tc.c.Check(tc.present, 3)
+		if refused(err) != tc.want {
+			t.Errorf("%s: %v, want %s", tc.name, err, tc.want)
+		}
+		if r, ok := errors.AsType[*Refused](err); ok && (r.Operation != 3 || tc.present != nil && r.Version != 7 || tc.present == nil && r.Version != 0) {
+			t.Errorf("%s: %+v", tc.name, r)
+		}
+	}
+}
+
+func TestETagsAreStrongAndDiffer(t *testing.T) {
+	seen := map[string]bool{}
+	for _, v := range []ItemVersion{1, 2, 255, 256, 1 << 40} {
+		tag := v.ETag()
+		if len(tag) < 3 || tag[0] != '"' || tag[len(tag)-1] != '"' || seen[tag] {
+			t.Errorf("version %d: %s", v, tag)
+		}
+		seen[tag] = true
+	}
+	if ItemVersion(0).ETag() != "" {
+		t.Error("version 0 has a tag")
+	}
+}
+
+func TestBatchLimits(t *testing.T) {
+	tags := map[string]string{}
+	for i := range TagsMax + 1 {
+		tags[fmt.Sprint(i)] = ""
+	}
+	put := func(w ItemWrite) Batch { return Batch{Writes: []ItemWrite{w}} }
+	for name, b := range map[string]Batch{
+		"nothing":         {},
+		"too much":        {Writes: make([]ItemWrite, WritesMax+1)},
+		"no key":          put(ItemWrite{}),
+		"long key":        put(ItemWrite{Key: strings.Repeat("é", NameCharsMax+1)}),
+		"key, not UTF-8":  put(ItemWrite{Key: "\xff"}),
+		"large value":     put(ItemWrite{Key: "k", Value: make([]byte, ValueBytesMax+1)}),
+		"many tags":       put(ItemWrite{Key: "k", Tags: tags}),
+		"tag with colon":  put(ItemWrite{Key: "k", Tags: map[string]string{"a:b": ""}}),
+		"long tag":        put(ItemWrite{Key: "k", Tags: map[string]string{"a": strings.Repeat("x", TagValueBytesMax+1)}}),
+		"negative TTL":    put(ItemWrite{Key: "k", TTL: -1}),
+		"a TTL too short": put(ItemWrite{Key: "k", TTL: time.Millisecond}),
+		"a huge TTL":      put(ItemWrite{Key: "k", TTL: ItemTTLMax + 1}),
+		"one key twice":   {Writes: []ItemWrite{{Key: "k"}, {Key: "k"}}},
+		"many receipts":   {Writes: []ItemWrite{{Key: "k"}}, Requires: make([]Key, RequiresMax+1)},
+	} {
+		err := b.Validate()
+		if err == nil {
+			t.Errorf("%s: it is taken", name)
+		}
+		if name == "large value" && !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ok := put(ItemWrite{Key: strings.Repeat("é", NameCharsMax), Value: make([]byte, ValueBytesMax), TTL: ItemTTLMax})
+	if err := ok.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPlanLimits(t *testing.T) {
+	for name, p := range map[string]Plan{
+		"no run":     {Turn: "1"},
+		"no turn":    {Run: "r"},
+		"no id":      {Run: "r", Turn: "1", Calls: []PlannedCall{{}}},
+		"twice":      {Run: "r", Turn: "1", Calls: []PlannedCall{{ID: "a"}, {ID: "a"}}},
+		"long tool":  {Run: "r", Turn: "1", Calls: []PlannedCall{{ID: "a", Tool: strings.Repeat("x", ToolBytesMax+1)}}},
+		"many calls": {Run: "r", Turn: "1", Calls: make([]PlannedCall, PlanCallsMax+1)},
+	} {
+		if p.Validate() == nil {
+			t.Errorf("%s: it is taken", name)
+		}
+	}
+	p := &Plan{Run: "r", Turn: "1", Calls: []PlannedCall{{ID: "a", Tool: "charge"}}}
+	if err := p.Validate(); err != nil {
+		t.Error(err)
+	}
+	if p.Fact("a") != InPlan || p.Fact("b") != OutOfPlan || (*Plan)(nil).Fact("a") != NoPlan || p.Tool("a") != "charge" || p.Tool("b") != "" {
+		t.Error("the plan says something else than it holds")
+	}
+}
