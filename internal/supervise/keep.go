@@ -33,6 +33,9 @@ func Passed() []os.Signal {
 	return passed
 }
 
+// ChildEnded is the signal at which to call [ReapOrphans].
+const ChildEnded = syscall.SIGCHLD
+
 // Keep is the whole life of a keeper process. It takes the pipes that Start made
 // from its file descriptors 3 and 4, and reads nothing else but its environment,
 // which is the command's. It has to be called from the main goroutine, and the
@@ -58,7 +61,7 @@ func Keep() error {
 		return errors.New("a keeper is started by sidecar exec, not by hand")
 	}
 	k := &keeper{start: first.Start, reports: json.NewEncoder(os.NewFile(reportsFD, "reports"))}
-	if err := k.begin(); err != nil {
+	if isRunning, err := k.begin(); !isRunning {
 		return err
 	}
 	return k.keep(readOrders(decoder), children)
@@ -98,21 +101,21 @@ type keeper struct {
 	look <-chan time.Time
 }
 
-// begin starts the command and reports it, or why it cannot be started.
-func (k *keeper) begin() error {
+// begin starts the command, and reports that or why it cannot be started.
+func (k *keeper) begin() (isRunning bool, err error) {
 	attr := deathSignal()
 	attr.Setpgid = k.start.Group == ownGroup
 	pid, err := syscall.ForkExec(k.start.Path, k.start.Args, &syscall.ProcAttr{
 		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: attr,
 	})
 	if errno, isErrno := errors.AsType[syscall.Errno](err); isErrno {
-		return errors.Join(k.reports.Encode(report{Failed: errno}), fmt.Errorf("starting %s: %w", k.start.Path, err))
+		return false, k.reports.Encode(report{Failed: errno})
 	}
 	if err != nil {
-		return err
+		return false, fmt.Errorf("starting %s: %w", k.start.Path, err)
 	}
 	k.command, k.leader = pid, pid
-	return k.reports.Encode(report{PID: pid})
+	return true, k.reports.Encode(report{PID: pid})
 }
 
 // keep returns once no descendant is left, or no more can be done.

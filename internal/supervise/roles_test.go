@@ -40,6 +40,10 @@ func TestMain(m *testing.M) {
 			os.Exit(command(os.Args[2:]))
 		}
 	}
+	// With the race detector each program would rest for a second before it ends.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -159,7 +163,7 @@ func family(then string) int {
 
 // stay waits for what never comes.
 func stay() {
-	never := make(chan os.Signal)
+	never := make(chan os.Signal, 1)
 	signal.Notify(never, syscall.SIGUSR2)
 	for range never {
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"syscall"
@@ -48,7 +49,7 @@ func Start(c Command) (*Process, error) {
 		p.closeTerminal()
 		return nil, fmt.Errorf("starting the command's keeper: %w", err)
 	}
-	first, err := p.begin(json.NewDecoder(reports), reports)
+	first, err := p.begin(path, json.NewDecoder(reports), reports)
 	if err != nil {
 		<-p.done
 		return nil, err
@@ -97,7 +98,7 @@ func (p *Process) send(to *os.File) {
 }
 
 // begin waits for the first report, and leaves the last one to a goroutine.
-func (p *Process) begin(reports *json.Decoder, file io.Closer) (report, error) {
+func (p *Process) begin(path string, reports *json.Decoder, file io.Closer) (report, error) {
 	var first report
 	err := reports.Decode(&first)
 	go p.follow(reports, file)
@@ -105,7 +106,7 @@ func (p *Process) begin(reports *json.Decoder, file io.Closer) (report, error) {
 	case err != nil:
 		return first, fmt.Errorf("the command's keeper ended before it began: %w", err)
 	case first.Failed != 0:
-		return first, &CommandError{first.Failed}
+		return first, &CommandError{&fs.PathError{Op: "exec", Path: path, Err: first.Failed}}
 	}
 	return first, nil
 }

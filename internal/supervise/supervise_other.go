@@ -26,6 +26,9 @@ func Keep() error {
 // Passed is empty.
 func Passed() []os.Signal { return nil }
 
+// ChildEnded is no signal that ever comes.
+const ChildEnded = syscall.Signal(0)
+
 // ReapOrphans does nothing.
 func ReapOrphans(*Process) {}
 

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"syscall"
+
+	"counterfoil/internal/supervise"
+)
+
+// endings are the signals that ask a program to end.
+var endings = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
+
+// askedToEnd says that sidecar exec was asked to end while no agent ran.
+type askedToEnd struct{ signal syscall.Signal }
+
+func (e askedToEnd) Error() string { return "asked to end by " + e.signal.String() }
+
+// A relay passes signals on to the agent while one runs. Where none does, one
+// that asks to end ends sidecar exec.
+type relay struct {
+	signals chan os.Signal
+	done    chan struct{}
+	cancel  context.CancelCauseFunc
+
+	mu    sync.Mutex
+	agent *supervise.Process
+	asked bool
+}
+
+// newRelay takes over the signals of this process until stop.
+func newRelay(cancel context.CancelCauseFunc) *relay {
+	r := &relay{signals: make(chan os.Signal, 16), done: make(chan struct{}), cancel: cancel}
+	signal.Notify(r.signals, append(supervise.Passed(), supervise.ChildEnded)...)
+	go r.pass()
+	return r
+}
+
+func (r *relay) stop() {
+	signal.Stop(r.signals)
+	close(r.signals)
+	<-r.done
+}
+
+func (r *relay) pass() {
+	defer close(r.done)
+	for s := range r.signals {
+		r.take(s.(syscall.Signal))
+	}
+}
+
+func (r *relay) take(s syscall.Signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	asks := slices.Contains(endings, os.Signal(s))
+	r.asked = r.asked || asks
+	switch {
+	case s == supervise.ChildEnded:
+		supervise.ReapOrphans(r.agent)
+	case r.agent != nil:
+		r.agent.Signal(s)
+	case asks:
+		r.cancel(askedToEnd{s})
+	}
+}
+
+// start starts an agent unless this process was asked to end: nil then.
+func (r *relay) start(c supervise.Command) (*supervise.Process, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.asked {
+		return nil, nil
+	}
+	var err error
+	r.agent, err = supervise.Start(c)
+	return r.agent, err
+}
+
+// end takes note that the agent has ended, and reports whether this process was
+// asked to end.
+func (r *relay) end() (asked bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.agent = nil
+	return r.asked
+}
