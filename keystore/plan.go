@@ -66,9 +66,11 @@ func (p *Plan) Validate() error {
 	if len(p.Calls) > PlanCallsMax {
 		return fmt.Errorf("calls: there are %d, a plan has at most %d", len(p.Calls), PlanCallsMax)
 	}
+	bytes := len(p.Decision)
 	seen := make(map[string]bool, len(p.Calls))
 	for i := range p.Calls {
 		c := &p.Calls[i]
+		bytes += len(c.ID) + len(c.Tool) + len(c.Args)
 		if err := partError(fmt.Sprintf("calls[%d].id", i), c.ID); err != nil {
 			return err
 		}
@@ -79,6 +81,9 @@ func (p *Plan) Validate() error {
 			return fmt.Errorf("calls[%d].tool: it has %d bytes, at most %d are kept", i, len(c.Tool), ToolBytesMax)
 		}
 		seen[c.ID] = true
+	}
+	if bytes > PlanBytesMax {
+		return fmt.Errorf("the plan has %d bytes, at most %d are kept", bytes, PlanBytesMax)
 	}
 	return nil
 }
@@ -111,4 +116,36 @@ func (p *Plan) Fact(call string) PlanFact {
 		return InPlan
 	}
 	return OutOfPlan
+}
+
+// PutPlan returns the run with p as one more of its plans. r is nil where the run
+// is not on record, old the digest of the turn's plan, nil if it has none. isNew
+// is false where that plan is equal, and nothing changes. The error is a *Refused
+// for what [Run.Check] refuses, or for PlanConflict.
+func (r *Run) PutPlan(p *Plan, old *[sha256.Size]byte, g Guard) (next *Run, isNew bool, err error) {
+	switch err := r.Check(g); {
+	case err != nil:
+		return nil, false, err
+	case old != nil && *old != p.Digest:
+		return nil, false, &Refused{Reason: PlanConflict}
+	case old != nil:
+		return r, false, nil
+	}
+	c := Run{Namespace: p.Namespace, Name: p.Run}
+	if r != nil {
+		c = *r
+	}
+	if c.FlowVersion == "" {
+		c.FlowVersion = g.FlowVersion
+	}
+	c.Plans++
+	return &c, true, nil
+}
+
+// Planned returns the key of the i-th call, and the event that puts it on record
+// as planned. What will be sent is not known yet: its record has neither a class
+// nor a fingerprint until it is begun.
+func (p *Plan) Planned(i int) (Key, Event) {
+	k := Key{Namespace: p.Namespace, Run: p.Run, Turn: p.Turn, Call: p.Calls[i].ID}
+	return k, Event{Kind: WasPlanned, Tool: p.Calls[i].Tool, Begin: &Beginning{Key: k}}
 }

@@ -141,8 +141,20 @@ func (q *RunSpec) Validate() error {
 			return fmt.Errorf("labels: a name is 1 to %d bytes of UTF-8, a value at most %d", LabelNameBytesMax, LabelValueBytesMax)
 		}
 	}
-	if q.Budget != nil && len(q.Budget.Upstreams) > BudgetUpstreamsMax {
-		return fmt.Errorf("budget: it names %d upstreams, at most %d are kept", len(q.Budget.Upstreams), BudgetUpstreamsMax)
+	if q.Budget == nil {
+		return nil
+	}
+	return q.Budget.validate()
+}
+
+func (b *Budget) validate() error {
+	if len(b.Upstreams) > BudgetUpstreamsMax {
+		return fmt.Errorf("budget: it names %d upstreams, at most %d are kept", len(b.Upstreams), BudgetUpstreamsMax)
+	}
+	for upstream := range b.Upstreams {
+		if err := ValidatePart(upstream); err != nil {
+			return fmt.Errorf("budget: an upstream's name: %w", err)
+		}
 	}
 	return nil
 }
@@ -252,8 +264,18 @@ type Grant struct {
 	// Left is how much of it is left; the holder has to renew before.
 	Left time.Duration
 	TTL  time.Duration
-	// ExpiresAt is Left from now on the store's wall clock, for people.
+	// ExpiresAt is Left from now on the store's wall clock, for people; 0 if the
+	// lease is over.
 	ExpiresAt Instant
+}
+
+// Grant is the lease as its holder sees it. now is the store's wall clock.
+func (l *Lease) Grant(w Watch, now Instant) Grant {
+	g := Grant{Fence: l.Fence, Owner: l.Owner, Left: l.Left(w), TTL: l.TTL}
+	if g.Left > 0 {
+		g.ExpiresAt = now.Add(g.Left)
+	}
+	return g
 }
 
 // Validate reports what is over its limits. The error's text is for clients.
@@ -378,6 +400,24 @@ func (r *Run) begun(upstream string) {
 		r.Begun = map[string]uint32{}
 	}
 	r.Begun[upstream]++
+}
+
+// Clone returns a copy of r that shares no memory with it.
+func (r *Run) Clone() *Run {
+	c := *r
+	c.Labels, c.Begun = maps.Clone(r.Labels), maps.Clone(r.Begun)
+	c.Budget.Upstreams = maps.Clone(r.Budget.Upstreams)
+	if r.Budget.Effects != nil {
+		effects := *r.Budget.Effects
+		c.Budget.Effects = &effects
+	}
+	return &c
+}
+
+// Swept returns what stays of a run while its tombstones do: its name and its
+// newest lease, so that its fence goes on growing if its name is used again.
+func (r *Run) Swept() Run {
+	return Run{Namespace: r.Namespace, Name: r.Name, TouchedAt: r.TouchedAt, Lease: r.Lease}
 }
 
 // LabelNames returns the names of the run's labels, sorted.

@@ -52,6 +52,8 @@ func (w wrapped) Unwrap() error { return w.cause }
 // Records and slices that a store returns belong to the caller; those passed in
 // must not be changed until the call has returned.
 type Store interface {
+	RunStore
+
 	// Begin decides about a call and records what follows, as Admit says: an
 	// intent with its attempt, or that recovery gave up, or nothing. body holds
 	// the intent's bytes and is kept only where an attempt from a fresh intent
@@ -100,7 +102,9 @@ type Store interface {
 
 	// Sweep ends what is over, a bounded step at a time, and reports whether
 	// there is more to do. A run goes atomically: bodies and records, leaving
-	// tombstones. A run with anything pending, in doubt, unknown or held stays.
+	// tombstones, and its plans and positions with them. A run with anything
+	// pending, in doubt, unknown or held stays, and so does one whose lease is
+	// held.
 	Sweep(ctx context.Context, r Retention) (more bool, err error)
 
 	// Facts returns what does not change while the store is open.
@@ -141,8 +145,10 @@ type RunStore interface {
 	Lease(ctx context.Context, namespace, run string) (Grant, error)
 
 	// PutPlan records a turn's plan and, as planned, its calls that are not on
-	// record. An equal plan is no error, and isNew is false. It makes the run if
-	// that is not on record. Errors: *Refused for PlanConflict, Fenced,
+	// record; those that are keep their record as it is. An equal plan is no
+	// error, and isNew is false. It makes the run if that is not on record, and
+	// pins the guard's flow version if none is. The plan's CreatedAt is the
+	// store's. Errors: *Refused for PlanConflict, Fenced,
 	// FenceRequired and FlowVersionMismatch, ErrUnavailable, ErrFull,
 	// ErrTooLarge.
 	PutPlan(ctx context.Context, p *Plan, g Guard) (isNew bool, err error)

@@ -193,6 +193,9 @@ func (b *batch) run(op *operation) (*step, error) {
 		return nil, b.s.unavailable()
 	}
 	st, err := op.run(b.view)
+	if st != nil && st.run != nil {
+		st.bytes += st.run.extraBytes()
+	}
 	switch {
 	case err != nil || st == nil:
 		return nil, err

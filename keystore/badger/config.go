@@ -14,6 +14,10 @@ type Config struct {
 	// Now is the clock; nil means time.Now. What is written never goes back in
 	// time while the store is open, whatever the clock does.
 	Now func() time.Time
+	// Watch tells what has passed, for leases; nil means what has passed since
+	// Open on the machine's monotonic clock. It never goes back, and does not
+	// follow Now where that is set.
+	Watch func() time.Duration
 	// Logger hears what Badger has to say; nil means silence.
 	Logger *slog.Logger
 	// LockWait is how long Open waits for another process to give the directory
@@ -79,6 +83,10 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Watch == nil {
+		opened := time.Now()
+		c.Watch = func() time.Duration { return time.Since(opened) }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

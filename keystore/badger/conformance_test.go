@@ -3,7 +3,6 @@ package badger
 import (
 	"context"
 	"testing"
-	"time"
 
 	"counterfoil/keystore"
 	"counterfoil/keystore/storetest"
@@ -13,8 +12,8 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Place {
 		t.Helper()
 		dir := t.TempDir()
-		return storetest.Place{Open: func(now func() time.Time) (keystore.Store, error) {
-			return Open(context.Background(), Config{Dir: dir, Now: now})
+		return storetest.Place{Open: func(c *storetest.Clock) (keystore.Store, error) {
+			return Open(context.Background(), Config{Dir: dir, Now: c.Now, Watch: c.Elapsed})
 		}}
 	})
 }

@@ -20,7 +20,12 @@ import (
 //	b body8 piece4                 a piece of a body
 //	c run8 seq8                    the calls of a run, in order
 //	s body8                        a staged body that no operation has named
+//	t place8 hash16                the plan of a turn, of the run at that place
+//	o place8 hash16                a position, by turn and content
 //	p|d|u|h instant8 seq8          calls pending, in doubt, unknown, held: their run
+//
+// A run has another place each time that its name is used anew, so the plans and
+// positions of a run that was swept are none of the next one's.
 //
 // Run, sequence and body numbers come from one counter that only grows: what
 // is written now lies beside what was written just before. Records and bodies,
@@ -36,6 +41,9 @@ const (
 	dataPrefix   = 'b'
 	callPrefix   = 'c'
 	stagedPrefix = 's'
+
+	planPrefix     = 't'
+	positionPrefix = 'o'
 
 	pendingPrefix = 'p'
 	doubtPrefix   = 'd'
@@ -95,6 +103,16 @@ func callKey(run, seq number) []byte {
 }
 
 func callScope(run number) []byte { return numbered(callPrefix, run) }
+
+func planKey(place number, turn string) []byte {
+	hash := hashCall(turn, "")
+	return append(numbered(planPrefix, place), hash[:]...)
+}
+
+func positionKey(place number, turn string, c keystore.Content) []byte {
+	hash := hashCall(turn, string(c))
+	return append(numbered(positionPrefix, place), hash[:]...)
+}
 
 func recordKey(seq number) []byte { return numbered(dataPrefix, seq) }
 

@@ -45,7 +45,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 		idleAfter: idleAfter,
 	}
-	s.clock.read = c.Now
+	s.clock.read, s.opened = c.Now, keystore.Instant(c.Watch())
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", c.Dir, err), e.close())
 	}

@@ -18,9 +18,12 @@ type run struct {
 	ExpiredThrough number           `cbor:"3,keyasint,omitempty"`
 	ExpiredAt      keystore.Instant `cbor:"4,keyasint,omitempty"`
 	SweptThrough   number           `cbor:"5,keyasint,omitempty"`
-	// Place is where the run stands in the list of its namespace; 0 if all of
-	// its calls are tombstones, since such a run is not listed.
+	// Place is where the run stands in the list of its namespace; 0 once it was
+	// swept, since such a run is not listed. Its plans and positions lie under it.
 	Place number `cbor:"6,keyasint,omitempty"`
+	// LeftPlace is the place that it had, while plans and positions of then are
+	// still there.
+	LeftPlace number `cbor:"7,keyasint,omitempty"`
 }
 
 // totals is indexed by state.
@@ -63,9 +66,6 @@ func (r *run) summary() keystore.RunSummary {
 	s.Calls[keystore.Expired] = 0
 	return s
 }
-
-// live counts the calls that are not tombstones.
-func (r *run) live() int { return r.Totals.all() - r.Totals.in(keystore.Expired) }
 
 func (r *run) facts() keystore.RunFacts {
 	if r == nil {

@@ -18,6 +18,8 @@ type Store struct {
 	clock  clock
 	space  space
 	facts  keystore.Facts
+	// opened is what the watch showed at Open.
+	opened keystore.Instant
 	stages stages
 
 	// last is the newest number given out.
@@ -107,7 +109,7 @@ func (s *Store) Begin(ctx context.Context, q *keystore.Request, body []byte) (ke
 		st, adm, err = v.begin(&asked, in)
 		return st, err
 	})
-	if err != nil || adm.Verdict.Action != keystore.Send {
+	if err != nil || !keepsIntent(adm.Verdict) {
 		in.release(ctx)
 	}
 	if err != nil {
@@ -116,6 +118,9 @@ func (s *Store) Begin(ctx context.Context, q *keystore.Request, body []byte) (ke
 	adm.Record = own(adm.Record)
 	return adm, nil
 }
+
+// keepsIntent reports whether the request's intent goes on record.
+func keepsIntent(v keystore.Verdict) bool { return v.Action == keystore.Send || v.Hold }
 
 func begins(k keystore.Key, err error) error {
 	if err == nil {
@@ -132,7 +137,11 @@ func (s *Store) answer(q *keystore.Request) (adm keystore.Admission, answered bo
 		if err != nil || c == nil || s.ownerDied(c.record) {
 			return err
 		}
-		v := keystore.Decide(c.record, in.facts(), q, s.clock.now())
+		facts, err := factsFor(r, in, q)
+		if err != nil {
+			return err
+		}
+		v := keystore.Decide(c.record, facts, q, s.clock.now())
 		if q.Writes(v) {
 			return nil
 		}
@@ -172,35 +181,54 @@ func (v *view) begin(q *keystore.Request, body incoming) (*step, keystore.Admiss
 	if err != nil {
 		return nil, keystore.Admission{}, err
 	}
-	admitted, err := keystore.Admit(was, st.run.facts(), q, st.now)
+	facts, err := factsFor(v, st.run, q)
 	if err != nil {
 		return nil, keystore.Admission{}, err
 	}
-	next, verdict := admitted.Record, admitted.Verdict
-	sends := verdict.Action == keystore.Send || verdict.Action == keystore.Resend
-	if sends && v.s.space.room() != forAll {
+	admitted, err := keystore.Admit(was, facts, q, st.now)
+	if err != nil {
+		return nil, keystore.Admission{}, err
+	}
+	verdict := admitted.Verdict
+	if (keepsIntent(verdict) || verdict.Action == keystore.Resend) && v.s.space.room() != forAll {
 		return nil, keystore.Admission{}, keystore.ErrFull
 	}
-	if next == nil {
-		next = was
+	if admitted.Record == nil && (prev == nil || was != prev.record) {
+		admitted.Record = was
 	}
-	adm := keystore.Admission{Verdict: verdict, Record: next}
-	if next == nil || prev != nil && next == prev.record {
+	adm := keystore.Admission{Verdict: verdict, Record: was}
+	if admitted.Record != nil {
+		adm.Record = admitted.Record
+	}
+	if admitted.Record == nil && admitted.Run == nil && admitted.Position == nil {
 		return nil, adm, nil
 	}
-	if verdict.Action == keystore.Send {
-		if next.Intent.Body, err = st.place(body); err != nil {
-			return nil, keystore.Admission{}, err
+	return st, adm, st.admit(prev, &admitted, q, body)
+}
+
+// admit puts on record what Begin came to.
+func (st *step) admit(prev *call, a *keystore.Admitted, q *keystore.Request, body incoming) error {
+	if keepsIntent(a.Verdict) {
+		placed, err := st.place(body)
+		if err != nil {
+			return err
 		}
+		a.Record.Intent.Body = placed
 		if prev != nil {
 			st.drop(prev.record.Intent.Body)
 		}
 	}
-	if err := st.record(q.Key, prev, next); err != nil {
-		return nil, keystore.Admission{}, err
+	st.beginRun(q.Key.Namespace, q.Key.Run)
+	if a.Record != nil {
+		if err := st.record(q.Key, prev, a.Record); err != nil {
+			return err
+		}
 	}
-	st.runFollows(admitted.Run)
-	return st, adm, nil
+	st.runFollows(a.Run)
+	if a.Position == nil {
+		return nil
+	}
+	return st.setPosition(q.Key.Turn, q.Ordinal.Content, a.Position)
 }
 
 // buryOwner moves a call on whose attempt belongs to a dead epoch.
@@ -288,7 +316,11 @@ func (v *view) apply(k keystore.Key, e keystore.Event, body incoming) (*step, *k
 	if err := st.placeFor(&e, was, next, body); err != nil {
 		return nil, nil, err
 	}
-	return st, next, st.record(k, prev, next)
+	if err := st.record(k, prev, next); err != nil {
+		return nil, nil, err
+	}
+	st.answered(next, e.Answered)
+	return st, next, nil
 }
 
 // placeFor puts the body where the event put what it belongs to, and drops the

@@ -107,7 +107,7 @@ func (s *Store) nextDue(r keystore.Retention) (due number, found, wrapped bool, 
 			in := new(run)
 			if err := s.codec.Decode(value, in); err != nil {
 				s.config.Logger.Error("a run cannot be read and is not swept", "number", last, "error", err)
-			} else if in.due(r, s.clock.now()) != nothing {
+			} else if in.due(r, s.clock.now(), s.watch()) != nothing {
 				due, found = last, true
 				return false, nil
 			}
@@ -138,14 +138,13 @@ const (
 	forget
 )
 
-func (r *run) due(ret keystore.Retention, now keystore.Instant) move {
-	live := r.live()
+func (r *run) due(ret keystore.Retention, now keystore.Instant, w keystore.Watch) move {
 	switch {
-	case r.SweptThrough < r.ExpiredThrough:
+	case r.SweptThrough < r.ExpiredThrough, r.LeftPlace != 0:
 		return rewrite
-	case live > 0 && r.Totals.unsettled() == 0 && ret.Over(&r.Run, now):
+	case r.Place != 0 && r.Totals.unsettled() == 0 && r.Run.Lease.Left(w) == 0 && ret.Over(&r.Run, now):
 		return expire
-	case live == 0 && now >= max(r.ExpiredAt, r.Run.TouchedAt).Add(ret.Tombstone):
+	case r.Place == 0 && now >= max(r.ExpiredAt, r.Run.TouchedAt).Add(ret.Tombstone):
 		return forget
 	}
 	return nothing
@@ -161,12 +160,15 @@ func (v *view) sweep(n number, r keystore.Retention) (*step, error) {
 	st.runNumber = n
 	updated := *in
 	st.run = &updated
-	switch in.due(r, st.now) {
+	switch in.due(r, st.now, v.s.watch()) {
 	case expire:
 		st.remove(listKey(in.Run.Namespace, in.Place))
 		updated.expire(number(v.s.last.Load()), st.now)
 		return st, nil
 	case rewrite:
+		if updated.LeftPlace != 0 {
+			return st, st.leavePlace(&updated)
+		}
 		return st, st.rewrite(&updated)
 	case forget:
 		return st, st.forget(&updated)
@@ -180,7 +182,49 @@ func (r *run) expire(through number, now keystore.Instant) {
 	all := r.Totals.all()
 	r.ExpiredThrough, r.ExpiredAt = through, now
 	r.Totals = totals(nil).plus(keystore.Expired, all)
-	r.Place = 0
+	r.Run = r.Run.Swept()
+	r.Place, r.LeftPlace = 0, r.Place
+}
+
+// leavePlace removes a portion of the plans and positions that a run had.
+func (st *step) leavePlace(in *run) error {
+	left := in.LeftPlace
+	in.LeftPlace = 0
+	for _, prefix := range []byte{planPrefix, positionPrefix} {
+		scope := numbered(prefix, left)
+		err := st.v.scan(scope, scope, values, func(item *badger.Item) (bool, error) {
+			if len(st.changes) >= sweepChanges {
+				in.LeftPlace = left
+				return false, nil
+			}
+			return true, st.leave(item)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave removes a plan with its body, or a position.
+func (st *step) leave(item *badger.Item) error {
+	key := item.KeyCopy(nil)
+	st.remove(key)
+	st.freed += item.EstimatedSize()
+	if key[0] != planPrefix {
+		return nil
+	}
+	value, err := item.ValueCopy(nil)
+	if err != nil {
+		return readError(err)
+	}
+	head := new(planHead)
+	if err := st.v.codec.Decode(value, head); err != nil {
+		st.v.s.config.Logger.Error("a plan whose time is over cannot be read; its body stays", "key", fmt.Sprintf("%x", key), "error", err)
+		return nil
+	}
+	st.drop(head.Body)
+	return nil
 }
 
 // rewrite makes a portion of the run's tombstones real.

@@ -3,6 +3,7 @@ package badger
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"time"
 
 	"counterfoil/keystore"
@@ -72,6 +73,9 @@ type view struct {
 	counts  [len(indexes)]int
 	claimed []*stage
 	touched []callID
+	// heads and positions are what the batch has changed, by key.
+	heads     map[string]*planHead
+	positions map[string]*keystore.Position
 	// gone are the runs that the batch forgets.
 	gone  []runName
 	freed int64
@@ -147,14 +151,19 @@ type step struct {
 	runNumber number
 	run       *run
 	isNew     bool
-	changed   map[callHash]*call
-	counts    [len(indexes)]int
-	lowered   [][]byte
-	claimed   []*stage
+	// begun says that run is the step's own.
+	begun   bool
+	changed map[callHash]*call
+	counts  [len(indexes)]int
+	lowered [][]byte
+	claimed []*stage
 	// freed is how many bytes the step makes garbage of.
 	freed int64
 	// forgotten says that the run is gone.
 	forgotten bool
+	// heads and positions are the plans and positions that change, by key.
+	heads     map[string]*planHead
+	positions map[string]*keystore.Position
 }
 
 // entryBytes is what an entry takes besides key and value, in the transaction
@@ -182,45 +191,54 @@ func (st *step) remove(key []byte) {
 	st.bytes += len(key) + entryBytes
 }
 
-// open makes the run of k the step's, and begins it if it is not on record.
+// open makes the run of k the step's, if there is one, and returns the call if
+// there is.
 func (st *step) open(k keystore.Key) (*call, error) {
-	v := st.v
-	n, found, err := v.runNumber(k.Namespace, k.Run)
-	if err != nil {
+	if err := st.openRun(k.Namespace, k.Run); err != nil || st.run == nil {
 		return nil, err
 	}
-	if !found {
-		return nil, nil
-	}
-	if st.run, err = v.runOf(n); err != nil {
-		return nil, err
-	}
-	st.runNumber = n
-	return v.call(st.run, n, k)
+	return st.v.call(st.run, st.runNumber, k)
 }
 
-// beginRun records the run of k if there is none, and lists it if it is not
-// listed.
-func (st *step) beginRun(k keystore.Key) {
-	if st.run == nil {
+func (st *step) openRun(namespace, name string) error {
+	n, found, err := st.v.runNumber(namespace, name)
+	if err != nil || !found {
+		return err
+	}
+	if st.run, err = st.v.runOf(n); err != nil {
+		return err
+	}
+	st.runNumber = n
+	return nil
+}
+
+// beginRun makes the step's run one that changes: it records it if there is none,
+// and lists it if it is not listed. Once is enough.
+func (st *step) beginRun(namespace, name string) {
+	if st.begun {
+		return
+	}
+	st.begun = true
+	updated := run{Run: keystore.Run{Namespace: namespace, Name: name}}
+	if st.run != nil {
+		updated = *st.run
+	} else {
 		st.isNew = true
 		st.runNumber = st.v.s.nextNumber()
-		st.run = &run{Run: keystore.Run{Namespace: k.Namespace, Name: k.Run}}
-		st.set(nameKey(k.Namespace, k.Run), encodeNumber(st.runNumber))
+		st.set(nameKey(namespace, name), encodeNumber(st.runNumber))
 	}
-	updated := *st.run
 	st.run = &updated
 	if updated.Place == 0 {
 		updated.Place = st.v.s.nextNumber()
 		updated.Run.CreatedAt, updated.Run.EndedAt = st.now, 0
-		st.set(listKey(k.Namespace, updated.Place), encodeNumber(st.runNumber))
+		st.set(listKey(namespace, updated.Place), encodeNumber(st.runNumber))
 	}
 	updated.Run.TouchedAt = st.now
 }
 
 // record puts next on record in the place of prev, which is nil for a new call.
 func (st *step) record(k keystore.Key, prev *call, next *keystore.Record) error {
-	st.beginRun(k)
+	st.beginRun(k.Namespace, k.Run)
 	c := &call{record: next}
 	hash := hashCall(k.Turn, k.Call)
 	if prev == nil {
@@ -304,8 +322,18 @@ func (v *view) keep(st *step) {
 	for _, key := range st.lowered {
 		v.marked = v.marks.lower(key) || v.marked
 	}
+	v.heads, v.positions = with(v.heads, st.heads), with(v.positions, st.positions)
 	v.claimed = append(v.claimed, st.claimed...)
 	v.freed += st.freed
+}
+
+// with returns m, which may be nil, with what is in more.
+func with[V any](m, more map[string]V) map[string]V {
+	if m == nil {
+		return more
+	}
+	maps.Copy(m, more)
+	return m
 }
 
 func (v *view) keepRun(st *step) {

@@ -33,7 +33,7 @@ func NewDisk() *Disk {
 	}
 	return &Disk{codec: codec, synced: image{
 		secret: sha256.Sum256([]byte("a secret for tests")),
-		calls:  map[keystore.Key]entry{}, runs: map[runName]*runEntry{}, bodies: map[keystore.BodyRef][]byte{},
+		calls:  map[keystore.Key]entry{}, runs: map[runName]*runEntry{}, fallow: map[runName]fallow{}, bodies: map[keystore.BodyRef][]byte{},
 	}}
 }
 
@@ -142,6 +142,7 @@ type image struct {
 	order  uint64
 	calls  map[keystore.Key]entry
 	runs   map[runName]*runEntry
+	fallow map[runName]fallow
 	bodies map[keystore.BodyRef][]byte
 }
 
@@ -169,31 +170,39 @@ type runEntry struct {
 	created uint64
 	calls   []keystore.Key
 	counts  [stateCount]int
+	// plans are by turn. What is in them and in positions is never changed.
+	plans     map[string][]byte
+	positions map[positionName][]byte
+}
+
+type positionName struct {
+	turn    string
+	content keystore.Content
+}
+
+// A fallow is what stays of a run that was swept, if it ever had a lease: the next
+// one of its name goes on from there.
+type fallow struct {
+	lease keystore.Lease
+	since keystore.Instant
 }
 
 const stateCount = len(keystore.RunSummary{}.Calls)
 
 func (m *image) clone() image {
 	c := *m
-	c.calls, c.bodies = maps.Clone(m.calls), maps.Clone(m.bodies)
+	c.calls, c.bodies, c.fallow = maps.Clone(m.calls), maps.Clone(m.bodies), maps.Clone(m.fallow)
 	c.runs = make(map[runName]*runEntry, len(m.runs))
 	for name, run := range m.runs {
-		copied := *run
-		copied.calls = slices.Clone(run.calls)
-		c.runs[name] = &copied
+		c.runs[name] = run.clone()
 	}
 	return c
 }
 
 // put places a call on record, in its run.
 func (m *image) put(k keystore.Key, e entry, now keystore.Instant) {
+	run := m.open(nameOf(k), now)
 	m.order++
-	run := m.runs[nameOf(k)]
-	if run == nil {
-		run = &runEntry{run: keystore.Run{Namespace: k.Namespace, Name: k.Run, CreatedAt: now}, created: m.order}
-		m.runs[nameOf(k)] = run
-	}
-	run.run.TouchedAt = now
 	e.created, e.entered, e.since = m.order, m.order, now
 	if old, ok := m.calls[k]; ok {
 		run.counts[old.state]--
@@ -218,10 +227,13 @@ func (m *image) dropBodies(refs, kept []keystore.BodyRef) {
 }
 
 // bury ends a run: its calls become the given tombstones, its bodies go.
-func (m *image) bury(name runName, tombs map[keystore.Key]entry) {
+func (m *image) bury(name runName, tombs map[keystore.Key]entry, now keystore.Instant) {
 	for k, tomb := range tombs {
 		m.dropBodies(m.calls[k].bodies, nil)
 		m.calls[k] = tomb
+	}
+	if lease := m.runs[name].run.Lease; lease.Fence != 0 {
+		m.fallow[name] = fallow{lease, now}
 	}
 	delete(m.runs, name)
 }

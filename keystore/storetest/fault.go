@@ -20,16 +20,28 @@ const (
 	Apply
 	// StageWrite is each piece of a staged body.
 	StageWrite
-	// Read is Call, ReadBody, Run, Runs, Calls and Unsettled.
+	// Read is Call, ReadBody, Run, Runs, Calls, Unsettled, Lease, Plan and
+	// Position.
 	Read
 	// Sweep is the method of that name.
 	Sweep
 	// Sync is the making durable of one batch of operations, all of which
 	// share its fate.
 	Sync
+	// PutRun, AcquireLease, RenewLease, ReleaseLease, PutPlan and Step are the
+	// methods of those names.
+	PutRun
+	AcquireLease
+	RenewLease
+	ReleaseLease
+	PutPlan
+	Step
 )
 
-var opNames = [...]string{Any: "any", Open: "open", Begin: "begin", Apply: "apply", StageWrite: "stage_write", Read: "read", Sweep: "sweep", Sync: "sync"}
+var opNames = [...]string{
+	Any: "any", Open: "open", Begin: "begin", Apply: "apply", StageWrite: "stage_write", Read: "read", Sweep: "sweep", Sync: "sync",
+	PutRun: "put_run", AcquireLease: "acquire_lease", RenewLease: "renew_lease", ReleaseLease: "release_lease", PutPlan: "put_plan", Step: "step",
+}
 
 func (o Op) String() string {
 	if int(o) < len(opNames) {

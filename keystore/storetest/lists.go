@@ -38,7 +38,7 @@ func (s *Memory) Run(ctx context.Context, namespace, run string) (keystore.RunSu
 }
 
 func (r *runEntry) summary() keystore.RunSummary {
-	return keystore.RunSummary{Run: r.run, Calls: r.counts}
+	return keystore.RunSummary{Run: *r.run.Clone(), Calls: r.counts}
 }
 
 // A place is where something stands in a list.

@@ -23,8 +23,11 @@ var (
 // on an unsynced image first; those that wait together are synced together, and
 // each returns when what it wrote, and what it saw, is synced.
 type Memory struct {
-	disk     *Disk
-	now      func() time.Time
+	disk *Disk
+	now  func() time.Time
+	// elapsed is the watch, began what it showed when the store was opened.
+	elapsed  func() time.Duration
+	began    keystore.Instant
 	life     uint64
 	facts    keystore.Facts
 	inFlight sync.WaitGroup
@@ -54,9 +57,15 @@ type batch struct {
 
 // OpenMemory opens the store on a disk, as a new epoch: what was pending is in
 // doubt from now on. now is the store's clock; it must not show the Unix epoch
-// itself. Errors: keystore.ErrLocked while another Memory has the disk open,
-// and those of armed faults.
+// itself. Leases are judged by what has passed on it, monotonic if now is
+// time.Now. Errors: keystore.ErrLocked while another Memory has the disk open, and
+// those of armed faults.
 func OpenMemory(d *Disk, now func() time.Time) (*Memory, error) {
+	opened := now()
+	return openMemory(d, now, func() time.Duration { return now().Sub(opened) })
+}
+
+func openMemory(d *Disk, now func() time.Time, elapsed func() time.Duration) (*Memory, error) {
 	fault := d.strike(Open)
 	if fault != nil && fault.Moment == BeforeDurable {
 		return nil, fault.err(Open)
@@ -65,7 +74,10 @@ func OpenMemory(d *Disk, now func() time.Time) (*Memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the disk: %w", err)
 	}
-	s := &Memory{disk: d, now: now, life: life, live: d.snapshot(), batch: &batch{}, staged: map[keystore.BodyRef]*stage{}}
+	s := &Memory{
+		disk: d, now: now, elapsed: elapsed, began: keystore.Instant(elapsed()), life: life,
+		live: d.snapshot(), batch: &batch{}, staged: map[keystore.BodyRef]*stage{},
+	}
 	err = s.startEpoch()
 	if err == nil && fault != nil {
 		err = fault.err(Open)
@@ -305,38 +317,56 @@ func (s *Memory) begin(q *keystore.Request, body []byte) (keystore.Admission, er
 		}
 		r = found
 	}
-	admitted, err := keystore.Admit(r, s.runFacts(q.Key), q, s.instant())
+	facts, err := s.runFacts(q)
 	if err != nil {
 		return keystore.Admission{}, err
 	}
-	next, verdict := admitted.Record, admitted.Verdict
-	if next == nil {
-		next = found
+	admitted, err := keystore.Admit(r, facts, q, s.instant())
+	if err != nil {
+		return keystore.Admission{}, err
 	}
-	if next == nil {
-		return keystore.Admission{Verdict: verdict, Record: r}, nil
+	if admitted.Record == nil {
+		admitted.Record = found
 	}
-	return s.admit(next, verdict, q, body)
+	if err := s.admit(&admitted, q, body); err != nil {
+		return keystore.Admission{}, err
+	}
+	if admitted.Record != nil {
+		r, err = s.record(q.Key)
+	}
+	return keystore.Admission{Verdict: admitted.Verdict, Record: r}, err
 }
 
 // admit puts on record what Begin came to.
-func (s *Memory) admit(next *keystore.Record, v keystore.Verdict, q *keystore.Request, body []byte) (keystore.Admission, error) {
-	if next.State == keystore.Pending && s.disk.isFull() {
-		return keystore.Admission{}, keystore.ErrFull
+func (s *Memory) admit(a *keystore.Admitted, q *keystore.Request, body []byte) error {
+	v := a.Verdict
+	if (v.Action == keystore.Send || v.Action == keystore.Resend || v.Hold) && s.disk.isFull() {
+		return keystore.ErrFull
 	}
+	if a.Record != nil {
+		if err := s.admitRecord(a.Record, v, q, body); err != nil {
+			return err
+		}
+	}
+	if a.Run != nil {
+		s.follow(nameOf(q.Key), a.Run)
+	}
+	if a.Position != nil {
+		return s.putPosition(q.Key, q.Ordinal.Content, a.Position)
+	}
+	return nil
+}
+
+func (s *Memory) admitRecord(next *keystore.Record, v keystore.Verdict, q *keystore.Request, body []byte) error {
 	var intent kept
-	if v.Action == keystore.Send {
+	if v.Action == keystore.Send || v.Hold {
 		var err error
 		if intent, err = s.keep(q.Intent.Body, body); err != nil {
-			return keystore.Admission{}, err
+			return err
 		}
 		next.Intent.Body = intent.Body
 	}
-	if err := s.write(next, intent); err != nil {
-		return keystore.Admission{}, err
-	}
-	r, err := s.record(next.Key)
-	return keystore.Admission{Verdict: v, Record: r}, err
+	return s.write(next, intent)
 }
 
 func (s *Memory) ownerIsDead(r *keystore.Record) bool {
@@ -347,11 +377,23 @@ func (s *Memory) ownerIsDead(r *keystore.Record) bool {
 	return a == nil || a.Epoch != s.facts.Epoch
 }
 
-func (s *Memory) runFacts(k keystore.Key) keystore.RunFacts {
-	if run := s.live.runs[nameOf(k)]; run != nil {
-		return keystore.RunFacts{Run: &run.run, Unknown: run.counts[keystore.Unknown]}
+func (s *Memory) runFacts(q *keystore.Request) (f keystore.RunFacts, err error) {
+	name := nameOf(q.Key)
+	f.Run = s.runOf(name)
+	if e := s.live.runs[name]; e != nil {
+		f.Unknown = e.counts[keystore.Unknown]
 	}
-	return keystore.RunFacts{}
+	if f.Run.Plans > 0 {
+		plan, err := s.plan(name, q.Key.Turn)
+		if err != nil {
+			return f, err
+		}
+		f.Plan = plan.Fact(q.Key.Call)
+	}
+	if q.Ordinal != nil {
+		f.Position, err = s.position(name, q.Key.Turn, q.Ordinal.Content)
+	}
+	return f, err
 }
 
 // keep returns the body to be put on record: one that is staged already or
@@ -411,6 +453,10 @@ func (s *Memory) apply(k keystore.Key, e keystore.Event, body []byte) (*keystore
 	if err := s.write(next, receipt); err != nil {
 		return nil, err
 	}
+	if o := e.Answered; o != nil && (next.State == keystore.Succeeded || next.State == keystore.Rejected) {
+		// Knowledge comes first: a receipt is kept whatever becomes of the position.
+		_ = s.step(next, o, keystore.Forth)
+	}
 	return s.record(k)
 }
 
@@ -429,13 +475,18 @@ func (s *Memory) Sweep(ctx context.Context, r keystore.Retention) (more bool, er
 func (s *Memory) sweep(r keystore.Retention) (bool, error) {
 	now := s.instant()
 	for name, run := range s.live.runs {
-		if r.Over(&run.run, now) && !run.isUnsettled() {
+		if r.Over(&run.run, now) && !run.isUnsettled() && run.run.Lease.Left(s.watch()) == 0 {
 			return true, s.bury(name, run, now)
 		}
 	}
 	for k, e := range s.live.calls {
 		if e.state == keystore.Expired && now >= e.since.Add(r.Tombstone) {
 			s.change(func(m *image) { delete(m.calls, k) })
+		}
+	}
+	for name, f := range s.live.fallow {
+		if now >= f.since.Add(r.Tombstone) {
+			s.change(func(m *image) { delete(m.fallow, name) })
 		}
 	}
 	return false, nil
@@ -463,6 +514,6 @@ func (s *Memory) bury(name runName, run *runEntry, now keystore.Instant) error {
 		tomb.since = now
 		tombs[k] = tomb
 	}
-	s.change(func(m *image) { m.bury(name, tombs) })
+	s.change(func(m *image) { m.bury(name, tombs, now) })
 	return nil
 }

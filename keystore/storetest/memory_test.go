@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"counterfoil/classify"
 	"counterfoil/keystore"
@@ -22,8 +21,8 @@ func TestMemoryKeepsTheContract(t *testing.T) {
 
 func memoryPlace(disk *Disk) Place {
 	return Place{
-		Open: func(now func() time.Time) (keystore.Store, error) {
-			s, err := OpenMemory(disk, now)
+		Open: func(c *Clock) (keystore.Store, error) {
+			s, err := openMemory(disk, c.Now, c.Elapsed)
 			if err != nil {
 				return nil, err
 			}
@@ -123,7 +122,7 @@ func TestEveryKindOfOperationFails(t *testing.T) {
 		Sync: func(b *trial) error { _, err := b.store.Begin(ctx, b.request(key("x")), nil); return err },
 		Open: func(b *trial) error {
 			b.store.Close()
-			s, err := b.place.Open(b.clock.Now)
+			s, err := b.place.Open(b.clock)
 			if err == nil {
 				b.store = s
 			}

@@ -14,9 +14,10 @@ import (
 
 // A Place is where the data of one store lies.
 type Place struct {
-	// Open opens the store on the place's data, with now as its clock. The
-	// suite ends one life of a store before it begins the next.
-	Open func(now func() time.Time) (keystore.Store, error)
+	// Open opens the store on the place's data, with c.Now as its clock and
+	// c.Elapsed as its watch. The suite ends one life of a store before it begins
+	// the next.
+	Open func(c *Clock) (keystore.Store, error)
 	// Crash ends a store's life as a loss of power would: what was not synced
 	// is gone, and the place can be opened again. Nil where that cannot be
 	// done; the suite then closes the store in its place.
@@ -87,7 +88,7 @@ type trial struct {
 
 func (b *trial) open() {
 	b.Helper()
-	store, err := b.place.Open(b.clock.Now)
+	store, err := b.place.Open(b.clock)
 	if err != nil {
 		b.Fatalf("opening: %v", err)
 	}
