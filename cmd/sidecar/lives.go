@@ -16,12 +16,8 @@ import (
 // work starts the agent, life after life, until one is the last. Each has a
 // lease of its own: its fence counts the lives.
 func (x *execution) work(ctx context.Context, store keystore.Store, l *listeners) error {
-	runs, ok := store.(keystore.RunStore)
-	if !ok {
-		return errors.New("this store keeps no leases")
-	}
 	claim := &lease{
-		store: runs, namespace: x.cfg.Namespace, run: x.cfg.Run, ttl: x.flags.leaseTTL, wait: x.flags.leaseWait, log: x.log,
+		store: store, namespace: x.cfg.Namespace, run: x.cfg.Run, ttl: x.flags.leaseTTL, wait: x.flags.leaseWait, log: x.log,
 	}
 	failures := failures{policy: x.flags.restart, first: x.flags.restartDelay}
 	for {
