@@ -76,7 +76,7 @@ is none of that name.`,
   sidecar exec --run nightly-2026-12-01 --restart on-failure:5 -- node agent.mjs`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("exec takes the command to run: sidecar exec --run RUN -- COMMAND [ARGUMENT...]")
+				return usagef("the command to run is missing: sidecar exec --run RUN -- COMMAND [ARGUMENT...]")
 			}
 			return nil
 		},
@@ -152,6 +152,9 @@ func runExec(ctx context.Context, env clientEnv, f *execFlags, args []string) er
 	agentEnv, err := newAgentEnv(agentEnvRequest{environ: env.environ(), upstreams: cfg.Upstreams, own: f.env, kept: f.keepEnv})
 	if err != nil {
 		return err
+	}
+	if _, err := exec.LookPath(args[0]); err != nil {
+		return &supervise.CommandError{Err: err}
 	}
 	limitMemory(env)
 	program, err := ownProgram()

@@ -309,6 +309,7 @@ func (s *sidecar) serve(ctx context.Context, store keystore.Store, l *listeners)
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	parts := newGroup(life)
 	defer parts.wait()
+	defer l.close() // one that was not served yet when all was told to end goes on otherwise
 	defer end()
 
 	parts.run("admin", func(context.Context) error { return s.admin.Serve(l.admin) })
