@@ -56,7 +56,7 @@ func fieldTables(t *testing.T) string {
 	return b.String() + "\n"
 }
 
-// storedTypes lists the structs that a record or a run is made of, each after
+// storedTypes lists the structs that a record, a run or an item is made of, each after
 // the one that first holds it.
 func storedTypes() []reflect.Type {
 	var types []reflect.Type
@@ -77,6 +77,8 @@ func storedTypes() []reflect.Type {
 	}
 	visit(reflect.TypeFor[Record]())
 	visit(reflect.TypeFor[Run]())
+	visit(reflect.TypeFor[ItemStore]())
+	visit(reflect.TypeFor[Item]())
 	return types
 }
 
@@ -129,6 +131,8 @@ func kindOf(typ reflect.Type) string {
 			return "byte string"
 		}
 		return "array of " + typ.Elem().Name()
+	case reflect.Map:
+		return "map of " + kindOf(typ.Key()) + " to " + kindOf(typ.Elem())
 	case reflect.String:
 		return named("text", name, "string")
 	case reflect.Bool:

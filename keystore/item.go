@@ -1,9 +1,14 @@
 package keystore
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -26,6 +31,10 @@ const (
 	// ItemsMax and ItemsDefault bound a page of items.
 	ItemsMax     = 100
 	ItemsDefault = 20
+	// LookedAtMax is how many items one call of Items looks at, and
+	// PageBytesMax how many bytes of values its page has before it ends.
+	LookedAtMax  = 2000
+	PageBytesMax = 8 << 20
 	// RequiresMax is how many receipts one write may require.
 	RequiresMax = 16
 	// ItemTTLMax bounds the time to live of stores and items.
@@ -42,10 +51,14 @@ type ItemStore struct {
 	// Isolation says whether each user sees only that user's items.
 	Isolation Isolation `cbor:"4,keyasint,omitempty"`
 	CreatedAt Instant   `cbor:"5,keyasint"`
-	// WrittenAt is when an item was last written, exact to a second; the TTL
-	// counts from it.
+	// WrittenAt is when an item was last written or deleted; the TTL counts from
+	// it. Where there is no TTL it is up to WrittenStep behind.
 	WrittenAt Instant `cbor:"6,keyasint"`
 }
+
+// WrittenStep bounds how often a store without a TTL is rewritten because its
+// items were.
+const WrittenStep = time.Second
 
 // Isolation says who sees an item store's items.
 type Isolation uint8
@@ -63,6 +76,36 @@ func (s *ItemStore) ExpiresAt() Instant {
 		return 0
 	}
 	return s.WrittenAt.Add(s.TTL)
+}
+
+// IsOver reports whether the store's time is up.
+func (s *ItemStore) IsOver(now Instant) bool {
+	at := s.ExpiresAt()
+	return at != 0 && now >= at
+}
+
+// Written returns the store after a write to it, and whether that changes what
+// is on record.
+func (s *ItemStore) Written(now Instant) (next ItemStore, changed bool) {
+	next = *s
+	since := now - s.WrittenAt
+	if changed = since > 0 && (s.TTL != 0 || since >= Instant(WrittenStep)); changed {
+		next.WrittenAt = now
+	}
+	return next, changed
+}
+
+// Owner returns the user whose items sp means, empty where the store is shared.
+// The error wraps ErrInvalidKey: the items are each user's own, and sp names no
+// user.
+func (s *ItemStore) Owner(sp Space) (string, error) {
+	switch {
+	case s.Isolation == Shared:
+		return "", nil
+	case sp.User == "":
+		return "", fmt.Errorf("user: each user of this store has items apart, name one: %w", ErrInvalidKey)
+	}
+	return sp.User, nil
 }
 
 // An ItemVersion is one version of one item. No other version of any item in
@@ -149,6 +192,28 @@ type ItemWrite struct {
 	If  Condition
 }
 
+// Put returns what the write makes of the item that is there, nil if none is,
+// without its value. It shares no memory with the write.
+func (w *ItemWrite) Put(present *Item, v ItemVersion, now Instant) *Item {
+	i := &Item{Key: w.Key, Tags: maps.Clone(w.Tags), Version: v, CreatedAt: now, UpdatedAt: now}
+	if present != nil {
+		i.CreatedAt = present.CreatedAt
+	}
+	if w.TTL != 0 {
+		i.ExpiresAt = now.Add(w.TTL)
+	}
+	return i
+}
+
+// RequireReceipt checks that the call k has a receipt; r is its record, nil
+// where it is not on record. The error is a *Refused for ReceiptRequired.
+func RequireReceipt(k Key, r *Record) error {
+	if r != nil && (r.State == Succeeded || r.State == Rejected) {
+		return nil
+	}
+	return &Refused{Reason: ReceiptRequired, Call: k}
+}
+
 // A WriteKind is what a write does.
 type WriteKind uint8
 
@@ -204,6 +269,9 @@ func (b *Batch) Validate() error {
 }
 
 func (w *ItemWrite) validate() error {
+	if w.Kind != PutItem && w.Kind != DeleteItem {
+		return errors.New("op: it is put or delete")
+	}
 	if err := ValidateName(w.Key); err != nil {
 		return fmt.Errorf("key: %w", err)
 	}
@@ -279,6 +347,55 @@ func (q *ItemQuery) Matches(i *Item) bool {
 		}
 	}
 	return true
+}
+
+// PageLimit is how many items a page has at most. The error's text is for
+// clients.
+func (q *ItemQuery) PageLimit() (int, error) {
+	switch {
+	case q.Limit == 0:
+		return ItemsDefault, nil
+	case q.Limit < 0 || q.Limit > ItemsMax:
+		return 0, fmt.Errorf("limit: %d: a page has 1 to %d items", q.Limit, ItemsMax)
+	}
+	return q.Limit, nil
+}
+
+// Cursor returns the cursor of the page that follows a place: the number, greater
+// than that of any item before it, that an item got when it was made. It is of
+// this listing alone: store, user, order, prefix and tags.
+func (q *ItemQuery) Cursor(place uint64) string {
+	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(q.digest(), place))
+}
+
+// AfterPlace returns the place that After names, or 0 where After is empty. The
+// error is ErrCursor.
+func (q *ItemQuery) AfterPlace() (uint64, error) {
+	if q.After == "" {
+		return 0, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(q.After)
+	if err != nil || len(raw) != digestBytes+8 || !bytes.Equal(raw[:digestBytes], q.digest()) {
+		return 0, ErrCursor
+	}
+	return binary.BigEndian.Uint64(raw[digestBytes:]), nil
+}
+
+const digestBytes = 8
+
+// digest stands for the listing.
+func (q *ItemQuery) digest() []byte {
+	parts := []string{q.Space.Namespace, q.Space.Store, q.Space.User, q.Prefix}
+	for _, k := range slices.Sorted(maps.Keys(q.Tags)) {
+		parts = append(parts, k, q.Tags[k])
+	}
+	b := []byte{byte(q.Order)}
+	for _, part := range parts {
+		b = binary.BigEndian.AppendUint32(b, uint32(len(part)))
+		b = append(b, part...)
+	}
+	sum := sha256.Sum256(b)
+	return sum[:digestBytes]
 }
 
 // An Order is that of creation, or the other way round.

@@ -58,22 +58,23 @@ func TestBatchLimits(t *testing.T) {
 	for i := range TagsMax + 1 {
 		tags[fmt.Sprint(i)] = ""
 	}
-	put := func(w ItemWrite) Batch { return Batch{Writes: []ItemWrite{w}} }
+	put := func(w ItemWrite) Batch { w.Kind = PutItem; return Batch{Writes: []ItemWrite{w}} }
 	for name, b := range map[string]Batch{
-		"nothing":         {},
-		"too much":        {Writes: make([]ItemWrite, WritesMax+1)},
-		"no key":          put(ItemWrite{}),
-		"long key":        put(ItemWrite{Key: strings.Repeat("é", NameCharsMax+1)}),
-		"key, not UTF-8":  put(ItemWrite{Key: "\xff"}),
-		"large value":     put(ItemWrite{Key: "k", Value: make([]byte, ValueBytesMax+1)}),
-		"many tags":       put(ItemWrite{Key: "k", Tags: tags}),
-		"tag with colon":  put(ItemWrite{Key: "k", Tags: map[string]string{"a:b": ""}}),
-		"long tag":        put(ItemWrite{Key: "k", Tags: map[string]string{"a": strings.Repeat("x", TagValueBytesMax+1)}}),
-		"negative TTL":    put(ItemWrite{Key: "k", TTL: -1}),
-		"a TTL too short": put(ItemWrite{Key: "k", TTL: time.Millisecond}),
-		"a huge TTL":      put(ItemWrite{Key: "k", TTL: ItemTTLMax + 1}),
-		"one key twice":   {Writes: []ItemWrite{{Key: "k"}, {Key: "k"}}},
-		"many receipts":   {Writes: []ItemWrite{{Key: "k"}}, Requires: make([]Key, RequiresMax+1)},
+		"nothing":                {},
+		"too much":               {Writes: make([]ItemWrite, WritesMax+1)},
+		"neither put nor delete": {Writes: []ItemWrite{{Key: "k"}}},
+		"no key":                 put(ItemWrite{}),
+		"long key":               put(ItemWrite{Key: strings.Repeat("é", NameCharsMax+1)}),
+		"key, not UTF-8":         put(ItemWrite{Key: "\xff"}),
+		"large value":            put(ItemWrite{Key: "k", Value: make([]byte, ValueBytesMax+1)}),
+		"many tags":              put(ItemWrite{Key: "k", Tags: tags}),
+		"tag with colon":         put(ItemWrite{Key: "k", Tags: map[string]string{"a:b": ""}}),
+		"long tag":               put(ItemWrite{Key: "k", Tags: map[string]string{"a": strings.Repeat("x", TagValueBytesMax+1)}}),
+		"negative TTL":           put(ItemWrite{Key: "k", TTL: -1}),
+		"a TTL too short":        put(ItemWrite{Key: "k", TTL: time.Millisecond}),
+		"a huge TTL":             put(ItemWrite{Key: "k", TTL: ItemTTLMax + 1}),
+		"one key twice":          {Writes: []ItemWrite{{Kind: PutItem, Key: "k"}, {Kind: PutItem, Key: "k"}}},
+		"many receipts":          {Writes: []ItemWrite{{Kind: PutItem, Key: "k"}}, Requires: make([]Key, RequiresMax+1)},
 	} {
 		err := b.Validate()
 		if err == nil {

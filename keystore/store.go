@@ -47,12 +47,13 @@ func (w wrapped) Unwrap() error { return w.cause }
 //
 // An operation that fails with ErrUnavailable may or may not be on record; a
 // caller reads back, or repeats it: Begin and Apply are safe to repeat, since
-// both check what is on record first.
+// both check what is on record first. For WriteItems see there.
 //
 // Records and slices that a store returns belong to the caller; those passed in
 // must not be changed until the call has returned.
 type Store interface {
 	RunStore
+	ItemStores
 
 	// Begin decides about a call and records what follows, as Admit says: an
 	// intent with its attempt, or that recovery gave up, or nothing. body holds
@@ -105,6 +106,8 @@ type Store interface {
 	// tombstones, and its plans and positions with them. A run with anything
 	// pending, in doubt, unknown or held stays, and so does one whose lease is
 	// held.
+	// Items and item stores whose time is up are there for nobody, swept or not;
+	// Sweep frees what they take.
 	Sweep(ctx context.Context, r Retention) (more bool, err error)
 
 	// Facts returns what does not change while the store is open.
@@ -172,7 +175,9 @@ type RunStore interface {
 // what is said there holds for them.
 type ItemStores interface {
 	// PutItemStore makes an item store if it is not there; TTL and Isolation
-	// count only then. Errors: ErrUnavailable, ErrFull.
+	// count only then, and nothing else of s but its name counts. One whose time
+	// is up is made anew: no item of the old one is in it. Errors:
+	// ErrInvalidKey, ErrUnavailable, ErrFull.
 	PutItemStore(ctx context.Context, s *ItemStore) (is ItemStore, isNew bool, err error)
 
 	// ItemStore returns an item store. Errors: ErrNotFound if there is none or
@@ -181,20 +186,29 @@ type ItemStores interface {
 
 	// WriteItems makes all writes of a batch or none, and lets the item store's
 	// TTL begin anew. The guard, the receipts and the conditions are checked in
-	// the same atomic step, in that order. Errors: *Refused for FenceRequired,
-	// Fenced, FlowVersionMismatch, ReceiptRequired, ItemExists and ETagMismatch,
-	// ErrNotFound if the item store is not there, ErrUnavailable, ErrFull,
-	// ErrTooLarge.
+	// the same atomic step, in that order. A run that is not on record is not
+	// made. Errors: *Refused for FenceRequired, Fenced, FlowVersionMismatch,
+	// ReceiptRequired, ItemExists and ETagMismatch, ErrNotFound if the item store
+	// is not there, ErrInvalidKey if the store is PerUser and no user is named,
+	// ErrUnavailable, ErrFull, ErrTooLarge, ErrCorrupt, and those of Validate.
+	//
+	// After ErrUnavailable the batch may be on record. Only conditions make it
+	// safe to repeat: if it was made, the repetition is refused for ItemExists or
+	// ETagMismatch, and reading tells; without them it would undo what others
+	// have written since.
 	WriteItems(ctx context.Context, b *Batch) ([]Written, error)
 
 	// Item returns an item. Errors: ErrNotFound if it or its store is not there
-	// or its time is up, ErrUnavailable, ErrCorrupt.
+	// or its time is up, ErrInvalidKey as for WriteItems, ErrUnavailable,
+	// ErrCorrupt.
 	Item(ctx context.Context, s Space, key string) (*Item, error)
 
 	// Items lists a part of an item store in order of creation. A page may be
-	// short and have a cursor all the same: one call looks at a bounded number
-	// of items. Errors: ErrNotFound if the store is not there, ErrCursor,
-	// ErrUnavailable.
+	// short, or empty, and have a cursor all the same: one call looks at
+	// LookedAtMax items and ends a page of PageBytesMax. An item that cannot be
+	// read is left out. Whatever is there all along is listed once, however the
+	// store changes between two pages. Errors: ErrNotFound if the store is not
+	// there, ErrCursor, ErrInvalidKey as for WriteItems, ErrUnavailable.
 	Items(ctx context.Context, q *ItemQuery) (List[*Item], error)
 }
 

@@ -226,6 +226,18 @@ func (s snapshot) get(key []byte) ([]byte, error) {
 	return value, nil
 }
 
+// has reports whether there is anything under key.
+func (s snapshot) has(key []byte) (bool, error) {
+	_, err := s.Get(key)
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, readError(err)
+	}
+	return true, nil
+}
+
 // readError tells bytes that are wrong from a store that is away.
 func readError(err error) error {
 	if errors.Is(err, badger.ErrDBClosed) {

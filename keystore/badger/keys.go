@@ -23,11 +23,18 @@ import (
 //	t place8 hash16                the plan of a turn, of the run at that place
 //	o place8 hash16                a position, by turn and content
 //	p|d|u|h instant8 seq8          calls pending, in doubt, unknown, held: their run
+//	g len2 namespace name          an item store's number
+//	e store8                       an item store
+//	k store8 hash16                an item's place, by user and key
+//	j store8 user16 place8         an item: each user's part of a store, in order of creation
+//	x instant8 store8              when an item store has to be looked at: it may be over
+//	x instant8 store8 user16 place8    when an item is over
 //
 // A run has another place each time that its name is used anew, so the plans and
 // positions of a run that was swept are none of the next one's.
 //
-// Run, sequence and body numbers come from one counter that only grows: what
+// Run, sequence and body numbers, those of item stores and the places and versions
+// of items come from one counter that only grows: what
 // is written now lies beside what was written just before. Records and bodies,
 // which are nearly all of the bytes, share the first of the growing prefixes: a
 // new table begins with the newest of them, so that the older ones lie before
@@ -42,8 +49,13 @@ const (
 	callPrefix   = 'c'
 	stagedPrefix = 's'
 
-	planPrefix     = 't'
-	positionPrefix = 'o'
+	planPrefix          = 't'
+	positionPrefix      = 'o'
+	itemStoreNamePrefix = 'g'
+	itemStorePrefix     = 'e'
+	itemKeyPrefix       = 'k'
+	itemPrefix          = 'j'
+	itemEndPrefix       = 'x'
 
 	pendingPrefix = 'p'
 	doubtPrefix   = 'd'

@@ -162,8 +162,11 @@ func (g *stage) Discard(ctx context.Context) {
 			return nil, nil
 		}
 		g.s.stages.end(g.id)
-		if g.written == 0 {
-			return nil, nil
+		unnamed, err := v.has(stagedKey(g.id))
+		if err != nil || !unnamed {
+			// Nothing is written, or an operation whose commit seemed to fail
+			// has named it.
+			return nil, err
 		}
 		st := v.step()
 		st.remove(stagedKey(g.id))

@@ -56,13 +56,16 @@ type Store struct {
 	background   int64
 
 	// sweeping is held by the one who sweeps; swept is where it looks next.
-	sweeping sync.Mutex
-	swept    number
+	sweeping   sync.Mutex
+	swept      number
+	sweptItems itemSweep
 	// removed is how many bytes were removed since the disk was last given
 	// back, changedAt when the last batch was committed.
 	removed   atomic.Int64
 	changedAt atomic.Int64
 	idleAfter time.Duration
+	// itemReads counts the keys that operations on items have read.
+	itemReads atomic.Int64
 }
 
 var _ keystore.Store = (*Store)(nil)

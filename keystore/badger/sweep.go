@@ -28,22 +28,31 @@ const (
 	sweepChanges = 2048
 )
 
-// Sweep implements [keystore.Store]. One step looks at some of the runs, and
-// changes at most a portion of one of them.
+// Sweep implements [keystore.Store]. One step frees some of the items that are
+// over, or looks at some of the runs, and changes at most a portion of one of
+// them.
 func (s *Store) Sweep(ctx context.Context, r keystore.Retention) (more bool, err error) {
 	s.sweeping.Lock()
 	defer s.sweeping.Unlock()
-	r = r.WithDefaults()
+	more, itemsErr := s.sweepItems(ctx)
+	if more && itemsErr == nil {
+		return true, nil
+	}
+	more, err = s.sweepRuns(ctx, r.WithDefaults())
+	return more, sweeps(errors.Join(itemsErr, err))
+}
+
+func (s *Store) sweepRuns(ctx context.Context, r keystore.Retention) (more bool, err error) {
 	n, found, wrapped, err := s.nextDue(r)
 	if err != nil {
-		return false, sweeps(err)
+		return false, err
 	}
 	if found {
 		err = s.do(ctx, func(v *view) (*step, error) { return v.sweep(n, r) })
-		return err == nil, sweeps(err)
+		return err == nil, err
 	}
 	if wrapped {
-		return false, sweeps(s.reclaim())
+		return false, s.reclaim()
 	}
 	return true, nil
 }

@@ -82,6 +82,9 @@ type view struct {
 	marks marks
 	// marked says that marks have to be written.
 	marked bool
+	// laid is what the batch has written of item stores and items, by key; nil
+	// stands for what it removed.
+	laid map[string][]byte
 }
 
 // indexes are the lists of unsettled calls.
@@ -164,6 +167,8 @@ type step struct {
 	// heads and positions are the plans and positions that change, by key.
 	heads     map[string]*planHead
 	positions map[string]*keystore.Position
+	// laid is what later operations of the batch have to see of changes.
+	laid map[string][]byte
 }
 
 // entryBytes is what an entry takes besides key and value, in the transaction
@@ -325,6 +330,7 @@ func (v *view) keep(st *step) {
 	v.heads, v.positions = with(v.heads, st.heads), with(v.positions, st.positions)
 	v.claimed = append(v.claimed, st.claimed...)
 	v.freed += st.freed
+	v.keepLaid(st)
 }
 
 // with returns m, which may be nil, with what is in more.

@@ -34,6 +34,7 @@ func NewDisk() *Disk {
 	return &Disk{codec: codec, synced: image{
 		secret: sha256.Sum256([]byte("a secret for tests")),
 		calls:  map[keystore.Key]entry{}, runs: map[runName]*runEntry{}, fallow: map[runName]fallow{}, bodies: map[keystore.BodyRef][]byte{},
+		items: newItemImage(),
 	}}
 }
 
@@ -144,6 +145,7 @@ type image struct {
 	runs   map[runName]*runEntry
 	fallow map[runName]fallow
 	bodies map[keystore.BodyRef][]byte
+	items  itemImage
 }
 
 // A change is one step that an operation makes on an image. It is made twice:
@@ -191,7 +193,8 @@ const stateCount = len(keystore.RunSummary{}.Calls)
 
 func (m *image) clone() image {
 	c := *m
-	c.calls, c.bodies, c.fallow = maps.Clone(m.calls), maps.Clone(m.bodies), maps.Clone(m.fallow)
+	c.calls, c.bodies = maps.Clone(m.calls), maps.Clone(m.bodies)
+	c.fallow, c.items = maps.Clone(m.fallow), m.items.clone()
 	c.runs = make(map[runName]*runEntry, len(m.runs))
 	for name, run := range m.runs {
 		c.runs[name] = run.clone()

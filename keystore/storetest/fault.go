@@ -20,8 +20,8 @@ const (
 	Apply
 	// StageWrite is each piece of a staged body.
 	StageWrite
-	// Read is Call, ReadBody, Run, Runs, Calls, Unsettled, Lease, Plan and
-	// Position.
+	// Read is Call, ReadBody, Run, Runs, Calls, Unsettled, Lease, Plan, Position,
+	// ItemStore, Item and Items.
 	Read
 	// Sweep is the method of that name.
 	Sweep
@@ -36,11 +36,14 @@ const (
 	ReleaseLease
 	PutPlan
 	Step
+	// WriteItems is the method of that name, and PutItemStore.
+	WriteItems
 )
 
 var opNames = [...]string{
 	Any: "any", Open: "open", Begin: "begin", Apply: "apply", StageWrite: "stage_write", Read: "read", Sweep: "sweep", Sync: "sync",
 	PutRun: "put_run", AcquireLease: "acquire_lease", RenewLease: "renew_lease", ReleaseLease: "release_lease", PutPlan: "put_plan", Step: "step",
+	WriteItems: "write_items",
 }
 
 func (o Op) String() string {

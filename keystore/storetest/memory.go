@@ -489,7 +489,7 @@ func (s *Memory) sweep(r keystore.Retention) (bool, error) {
 			s.change(func(m *image) { delete(m.fallow, name) })
 		}
 	}
-	return false, nil
+	return s.sweepItems(now), nil
 }
 
 func (r *runEntry) isUnsettled() bool {
