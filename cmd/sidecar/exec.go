@@ -281,7 +281,7 @@ func (p *restartPolicy) Type() string { return "policy" }
 func newKeeperCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: keeperCommand, Short: "The keeper of sidecar exec's agent", Args: exactly(), Hidden: true,
-		RunE: func(*cobra.Command, []string) error { return supervise.Keep() },
+		RunE: func(*cobra.Command, []string) error { return supervise.Keep(os.Environ()) },
 	}
 }
 

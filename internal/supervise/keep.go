@@ -37,10 +37,10 @@ func Passed() []os.Signal {
 const ChildEnded = syscall.SIGCHLD
 
 // Keep is the whole life of a keeper process. It takes the pipes that Start made
-// from its file descriptors 3 and 4, and reads nothing else but its environment,
-// which is the command's. It has to be called from the main goroutine, and the
-// process has to end when it returns.
-func Keep() error {
+// from its file descriptors 3 and 4. environ is the process's environment, and
+// the command's. It has to be called from the main goroutine, and the process
+// has to end when it returns.
+func Keep(environ []string) error {
 	// The kernel ties the command's life to the thread that started it.
 	runtime.LockOSThread()
 	syscall.CloseOnExec(ordersFD)
@@ -60,7 +60,7 @@ func Keep() error {
 	if err := decoder.Decode(&first); err != nil || first.Start == nil {
 		return errors.New("a keeper is started by sidecar exec, not by hand")
 	}
-	k := &keeper{start: first.Start, reports: json.NewEncoder(os.NewFile(reportsFD, "reports"))}
+	k := &keeper{start: first.Start, environ: environ, reports: json.NewEncoder(os.NewFile(reportsFD, "reports"))}
 	if isRunning, err := k.begin(); !isRunning {
 		return err
 	}
@@ -88,6 +88,7 @@ func readOrders(decoder *json.Decoder) <-chan order {
 // somebody else has by now.
 type keeper struct {
 	start   *start
+	environ []string
 	reports *json.Encoder
 	command int // process id, 0 once it was reaped
 	leader  int // what it was: the number of its group, if it has its own
@@ -106,7 +107,7 @@ func (k *keeper) begin() (isRunning bool, err error) {
 	attr := deathSignal()
 	attr.Setpgid = k.start.Group == ownGroup
 	pid, err := syscall.ForkExec(k.start.Path, k.start.Args, &syscall.ProcAttr{
-		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: attr,
+		Env: k.environ, Files: []uintptr{0, 1, 2}, Sys: attr,
 	})
 	if errno, isErrno := errors.AsType[syscall.Errno](err); isErrno {
 		return false, k.reports.Encode(report{Failed: errno})

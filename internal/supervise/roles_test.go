@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		case "supervisor":
 			os.Exit(supervisor(os.Args[2], os.Args[3:]))
 		case "keeper":
-			if err := Keep(); err != nil {
+			if err := Keep(os.Environ()); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 			}
 			os.Exit(0)

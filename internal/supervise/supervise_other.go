@@ -18,7 +18,7 @@ func Start(Command) (*Process, error) {
 }
 
 // Keep fails as Start does.
-func Keep() error {
+func Keep([]string) error {
 	_, err := Start(Command{})
 	return err
 }
