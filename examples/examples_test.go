@@ -36,6 +36,9 @@ func TestExamples(t *testing.T) {
 	t.Run("crash-recovery", func(t *testing.T) {
 		t.Log(run(t, exampleMax, "crash-recovery", nil, "node", "run.mjs", sidecar))
 	})
+	t.Run("exec", func(t *testing.T) {
+		t.Log(run(t, exampleMax, "exec", nil, "node", "run.mjs", "--sidecar", sidecar))
+	})
 	t.Run("stripe", func(t *testing.T) {
 		run(t, buildMax, "..", []string{"GOBIN=" + bin, "GOFLAGS="}, "go", "install", stripeMock)
 		run(t, buildMax, "stripe", nil, "npm", "ci", "--ignore-scripts", "--prefer-offline")

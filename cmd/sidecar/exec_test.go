@@ -6,6 +6,8 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"counterfoil/internal/config"
+	"counterfoil/internal/supervise"
 	"counterfoil/keystore"
 	"counterfoil/keystore/badger"
 )
@@ -269,5 +273,54 @@ func TestExecStandardInput(t *testing.T) {
 	cmd.Stdin = io.MultiReader(strings.NewReader("one\n"), strings.NewReader("two\n"))
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "one\ntwo\n" {
 		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// An agent whose lease is lost is ended, and all that it started.
+func TestExecEndsAnAgentThatLostItsRun(t *testing.T) {
+	store, err := badger.Open(t.Context(), badger.Config{Dir: filepath.Join(t.TempDir(), "journal"), Now: steadyClock()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	x := &execution{
+		flags: &execFlags{leaseTTL: time.Second, restart: restartPolicy{onFailure: true}},
+		cfg:   &config.Config{Run: "r", Namespace: "default"}, log: slog.New(slog.DiscardHandler),
+		env: &agentEnv{inherited: map[string]string{"PATH": os.Getenv("PATH")}}, jitter: func() float64 { return 0 },
+		command: supervise.Command{
+			Args: []string{"sh", "-c", withFamily}, Keeper: []string{program, keeperCommand}, Grace: time.Minute,
+			Stdin: os.Stdin, Stdout: write, Stderr: write,
+		},
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	x.relay = newRelay(cancel)
+	defer x.relay.stop()
+	done := make(chan error, 1)
+	go func() { done <- x.work(ctx, store, &listeners{data: []dataListener{{Listener: ln}}}) }()
+	lines := bufio.NewScanner(read)
+	if !lines.Scan() {
+		t.Fatal("the agent did not start")
+	}
+	if err := store.ReleaseLease(t.Context(), "default", "r", x.newestFence()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "the lease of run r is lost") {
+		t.Errorf("it ended with %v", err)
+	}
+	if err := write.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if lines.Scan() {
+		t.Errorf("something said %q", lines.Text())
 	}
 }
