@@ -157,29 +157,28 @@ func runExec(ctx context.Context, env clientEnv, f *execFlags, args []string) er
 		return &supervise.CommandError{Err: err}
 	}
 	limitMemory(env)
-	program, err := ownProgram()
-	if err != nil {
-		return err
-	}
 	log := newLogger(cfg, env.stderr)
 	x := &execution{
-		flags: f, cfg: cfg, log: log, env: agentEnv, jitter: rand.Float64,
-		command: supervise.Command{Args: args, Keeper: []string{program, keeperCommand}, Grace: f.grace, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr},
+		flags: f, cfg: cfg, log: log, env: agentEnv, jitter: rand.Float64, keeper: keeperProgram,
+		command: supervise.Command{Args: args, Grace: f.grace, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr},
 	}
 	return x.run(ctx)
 }
 
-// ownProgram is this program, also once its file was replaced.
-func ownProgram() (string, error) {
+// keeperProgram is the command line of the agent's keeper: this very program, in
+// this very version, though its file may have been replaced meanwhile.
+func keeperProgram() ([]string, error) {
 	const self = "/proc/self/exe"
-	if _, err := os.Stat(self); err == nil {
-		return self, nil
-	}
 	program, err := os.Executable()
-	if err != nil {
-		return "", fmt.Errorf("finding this program: %w", err)
+	file, errFile := os.Stat(program)
+	own, errOwn := os.Stat(self)
+	switch {
+	case errOwn == nil && (errFile != nil || !os.SameFile(file, own)):
+		program = self
+	case err != nil:
+		return nil, fmt.Errorf("finding this program: %w", err)
 	}
-	return program, nil
+	return []string{program, keeperCommand}, nil
 }
 
 // run serves and supervises until the agent has ended for good.
@@ -292,7 +291,8 @@ type execution struct {
 	cfg     *config.Config
 	log     *slog.Logger
 	env     *agentEnv
-	command supervise.Command
+	command supervise.Command // without environment and keeper
+	keeper  func() ([]string, error)
 	// jitter returns 0 to 1.
 	jitter func() float64
 	relay  *relay

@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -276,51 +277,85 @@ func TestExecStandardInput(t *testing.T) {
 	}
 }
 
-// An agent whose lease is lost is ended, and all that it started.
-func TestExecEndsAnAgentThatLostItsRun(t *testing.T) {
+// A supervision is an execution in this process.
+type supervision struct {
+	*execution
+	t     *testing.T
+	store *badger.Store
+	said  *bufio.Scanner
+	// cancel ends its context, as a sidecar's failure does.
+	cancel context.CancelCauseFunc
+	done   chan error
+}
+
+// supervised starts an agent that never ends, and that would be restarted.
+func supervised(t *testing.T) *supervision {
+	t.Helper()
 	store, err := badger.Open(t.Context(), badger.Config{Dir: filepath.Join(t.TempDir(), "journal"), Now: steadyClock()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer read.Close()
-	x := &execution{
-		flags: &execFlags{leaseTTL: time.Second, restart: restartPolicy{onFailure: true}},
-		cfg:   &config.Config{Run: "r", Namespace: "default"}, log: slog.New(slog.DiscardHandler),
-		env: &agentEnv{inherited: map[string]string{"PATH": os.Getenv("PATH")}}, jitter: func() float64 { return 0 },
-		command: supervise.Command{
-			Args: []string{"sh", "-c", withFamily}, Keeper: []string{program, keeperCommand}, Grace: time.Minute,
-			Stdin: os.Stdin, Stdout: write, Stderr: write,
-		},
-	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	x.relay = newRelay(cancel)
-	defer x.relay.stop()
-	done := make(chan error, 1)
-	go func() { done <- x.work(ctx, store, &listeners{data: []dataListener{{Listener: ln}}}) }()
-	lines := bufio.NewScanner(read)
-	if !lines.Scan() {
-		t.Fatal("the agent did not start")
+	s := &supervision{t: t, store: store, said: bufio.NewScanner(read), cancel: cancel, done: make(chan error, 1), execution: &execution{
+		flags: &execFlags{leaseTTL: time.Second, restart: restartPolicy{onFailure: true}},
+		cfg:   &config.Config{Run: "r", Namespace: "default"}, log: slog.New(slog.DiscardHandler), relay: newRelay(cancel),
+		env: &agentEnv{inherited: map[string]string{"PATH": os.Getenv("PATH")}}, jitter: func() float64 { return 0 },
+		command: supervise.Command{Args: []string{"sh", "-c", withFamily}, Grace: time.Minute, Stdin: os.Stdin, Stdout: write, Stderr: write},
+		keeper:  func() ([]string, error) { return []string{program, keeperCommand}, nil },
+	}}
+	t.Cleanup(func() {
+		cancel(nil)
+		s.relay.stop()
+		_ = errors.Join(store.Close(), ln.Close(), read.Close())
+	})
+	go func() {
+		s.done <- s.work(ctx, store, &listeners{data: []dataListener{{Listener: ln}}})
+		_ = write.Close() // with that, whoever else holds it is all that is left
+	}()
+	if !s.said.Scan() || s.said.Text() != "up" {
+		t.Fatalf("the agent did not start: %q", s.said.Text())
 	}
-	if err := store.ReleaseLease(t.Context(), "default", "r", x.newestFence()); err != nil {
+	return s
+}
+
+// ended returns how it ended, once nothing of the agent is left.
+func (s *supervision) end() error {
+	s.t.Helper()
+	err := <-s.done
+	if s.said.Scan() {
+		s.t.Errorf("something said %q", s.said.Text())
+	}
+	return err
+}
+
+// An agent whose lease is lost is ended, and is not started again.
+func TestExecEndsAnAgentThatLostItsRun(t *testing.T) {
+	s := supervised(t)
+	if err := s.store.ReleaseLease(t.Context(), "default", "r", s.newestFence()); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-done; err == nil || !strings.Contains(err.Error(), "the lease of run r is lost") {
-		t.Errorf("it ended with %v", err)
+	if err := s.end(); err == nil || !strings.Contains(err.Error(), "the lease of run r is lost") || s.ended != nil {
+		t.Errorf("it ended with %v, %v", err, s.ended)
 	}
-	if err := write.Close(); err != nil {
-		t.Fatal(err)
+}
+
+// An agent whose sidecar fails is ended, and its own end is not what is told.
+func TestExecEndsAnAgentWithoutItsSidecar(t *testing.T) {
+	s := supervised(t)
+	s.cancel(nil)
+	if err := s.end(); err != nil || s.ended != nil {
+		t.Errorf("it ended with %v, %v", err, s.ended)
 	}
-	if lines.Scan() {
-		t.Errorf("something said %q", lines.Text())
+	lease, err := s.store.Lease(t.Context(), "default", "r")
+	if err != nil || lease.Left != 0 {
+		t.Errorf("the lease was not given back: %+v, %v", lease, err)
 	}
 }

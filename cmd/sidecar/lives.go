@@ -26,17 +26,23 @@ func (x *execution) work(ctx context.Context, store keystore.Store, l *listeners
 		if err != nil {
 			return err
 		}
+		if ctx.Err() != nil {
+			return nil // it was ended, since something else has
+		}
 		delay, again := failures.next(end, time.Since(began), x.jitter())
 		if asked || !again {
 			status := agentEnd(end.Status())
 			x.ended = &status
 			signal.Reset(endings...) // who asks once more gets the end at once
+			if n := store.Stats().Unknown; n > 0 {
+				x.log.Warn("calls wait for a person: start sidecar serve on the same directory, and run sidecar unknown", "unknown", n, "data", x.cfg.Data)
+			}
 			return nil
 		}
 		x.log.Warn("the agent failed: starting it again", "run", x.cfg.Run, "exit_code", end.Status(), "restart", failures.restarts, "after", delay)
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return nil
 		case <-time.After(delay):
 		}
 	}
@@ -52,13 +58,16 @@ func (x *execution) live(ctx context.Context, claim *lease, url string) (end sup
 	defer claim.release(fence)
 	x.fence.Store(uint64(fence))
 	command := x.command
+	if command.Keeper, err = x.keeper(); err != nil {
+		return end, false, err
+	}
 	command.Env = x.env.at(life{url: url, run: x.cfg.Run, fence: fence})
-	agent, err := x.relay.start(command)
+	agent, err := x.relay.start(ctx, command)
 	switch {
 	case err != nil:
 		return end, false, fmt.Errorf("starting the agent: %w", err)
 	case agent == nil:
-		return end, false, context.Cause(ctx)
+		return end, false, nil
 	}
 	x.log.Info("the agent runs", "run", x.cfg.Run, "fence", uint64(fence), "pid", agent.PID, "url", url)
 	lost := hold(ctx, claim, fence, agent)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"counterfoil/internal/supervise"
 )
@@ -29,7 +30,12 @@ type relay struct {
 	mu    sync.Mutex
 	agent *supervise.Process
 	asked bool
+	// typed is when a key last asked the agent to end, which it need not do.
+	typed time.Time
 }
+
+// typedMeans is how soon after a Ctrl-C an agent's end is taken to come of it.
+const typedMeans = 10 * time.Second
 
 // newRelay takes over the signals of this process until stop.
 func newRelay(cancel context.CancelCauseFunc) *relay {
@@ -56,22 +62,24 @@ func (r *relay) take(s syscall.Signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	asks := slices.Contains(endings, os.Signal(s))
-	r.asked = r.asked || asks
 	switch {
 	case s == supervise.ChildEnded:
 		supervise.ReapOrphans(r.agent)
-	case r.agent != nil:
-		r.agent.Signal(s)
-	case asks:
+	case r.agent == nil && asks:
 		r.cancel(askedToEnd{s})
+	case r.agent == nil:
+	case r.agent.Signal(s):
+		r.typed = time.Now()
+	case asks:
+		r.asked = true
 	}
 }
 
-// start starts an agent unless this process was asked to end: nil then.
-func (r *relay) start(c supervise.Command) (*supervise.Process, error) {
+// start starts an agent, unless ctx has ended: nil then.
+func (r *relay) start(ctx context.Context, c supervise.Command) (*supervise.Process, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.asked {
+	if ctx.Err() != nil {
 		return nil, nil
 	}
 	var err error
@@ -79,11 +87,10 @@ func (r *relay) start(c supervise.Command) (*supervise.Process, error) {
 	return r.agent, err
 }
 
-// end takes note that the agent has ended, and reports whether this process was
-// asked to end.
+// end takes note that the agent has ended, and reports whether it was asked to.
 func (r *relay) end() (asked bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.agent = nil
-	return r.asked
+	return r.asked || time.Since(r.typed) < typedMeans
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -67,6 +68,9 @@ func supervisor(grace string, args []string) int {
 	if err != nil {
 		fmt.Println("error:", err)
 		return 99
+	}
+	if os.Getenv("ADOPT") != "" {
+		go tellOrphan(p)
 	}
 	fmt.Println("supervisor", os.Getpid())
 	fmt.Println("keeper", p.keeper.Process.Pid)
@@ -166,5 +170,24 @@ func stay() {
 	never := make(chan os.Signal, 1)
 	signal.Notify(never, syscall.SIGUSR2)
 	for range never {
+	}
+}
+
+// tellOrphan has an orphan come to this process, and says when it is gone.
+func tellOrphan(p *Process) {
+	out, err := exec.Command("sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!").Output()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, syscall.SIGCHLD)
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(out)))
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+	for range children {
+		ReapOrphans(p)
+		if syscall.Kill(pid, 0) != nil {
+			fmt.Println("orphan gone")
+		}
 	}
 }

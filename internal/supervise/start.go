@@ -140,17 +140,18 @@ func (p *Process) closeTerminal() {
 	}
 }
 
-// Signal passes a signal on to the command. It is dropped if the command has it
-// already: what is typed on the terminal goes to the whole group.
-func (p *Process) Signal(s syscall.Signal) {
-	if p.group == sharedGroup && isTyped(s) && isForeground(p.tty) {
-		return
+// Signal passes a signal on to the command, unless it was typed on the terminal:
+// then the command has it already, as its whole group does. isTyped reports that.
+func (p *Process) Signal(s syscall.Signal) (isTyped bool) {
+	if p.group == sharedGroup && hasKey(s) && isForeground(p.tty) {
+		return true
 	}
 	p.order(order{Signal: s})
+	return false
 }
 
-// isTyped reports whether a terminal sends s for a key.
-func isTyped(s syscall.Signal) bool { return s == syscall.SIGINT || s == syscall.SIGQUIT }
+// hasKey reports whether a terminal sends s for a key.
+func hasKey(s syscall.Signal) bool { return s == syscall.SIGINT || s == syscall.SIGQUIT }
 
 // End ends the command and all its descendants: SIGTERM, the grace, SIGKILL. It
 // does not wait for that.

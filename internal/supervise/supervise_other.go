@@ -33,7 +33,7 @@ const ChildEnded = syscall.Signal(0)
 func ReapOrphans(*Process) {}
 
 // Signal, End, Done and Wait are never reached.
-func (p *Process) Signal(syscall.Signal) {}
-func (p *Process) End()                  {}
-func (p *Process) Done() <-chan struct{} { return nil }
-func (p *Process) Wait() (Exit, error)   { return Exit{}, nil }
+func (p *Process) Signal(syscall.Signal) bool { return false }
+func (p *Process) End()                       {}
+func (p *Process) Done() <-chan struct{}      { return nil }
+func (p *Process) Wait() (Exit, error)        { return Exit{}, nil }

@@ -125,3 +125,14 @@ func number(t *testing.T, text string) int {
 	}
 	return n
 }
+
+// An orphan that comes to the supervisor, as to the first process of a container,
+// does not stay a zombie.
+func TestOrphansAreReaped(t *testing.T) {
+	s := playIn(t, func(c *exec.Cmd) { c.Env = append(os.Environ(), "ADOPT=1") }, longGrace, os.Args[0], "command", "signals")
+	s.until("orphan gone")
+	s.signal(s.cmd.Process.Pid, syscall.SIGTERM)
+	if _, code := s.gone(); code != 4 {
+		t.Errorf("exit code %d", code)
+	}
+}
