@@ -415,9 +415,12 @@ func (r *Run) Clone() *Run {
 }
 
 // Swept returns what stays of a run while its tombstones do: its name and its
-// newest lease, so that its fence goes on growing if its name is used again.
+// newest lease, given back, so that its fence goes on growing if its name is used
+// again.
 func (r *Run) Swept() Run {
-	return Run{Namespace: r.Namespace, Name: r.Name, TouchedAt: r.TouchedAt, Lease: r.Lease}
+	s := Run{Namespace: r.Namespace, Name: r.Name, TouchedAt: r.TouchedAt, Lease: r.Lease}
+	s.Lease.Released = s.Lease.Fence != 0
+	return s
 }
 
 // LabelNames returns the names of the run's labels, sorted.

@@ -78,16 +78,6 @@ func (st *step) shows(key, value []byte) {
 	st.laid[string(key)] = value
 }
 
-func (v *view) keepLaid(st *step) {
-	if v.laid == nil {
-		v.laid = st.laid
-		return
-	}
-	for key, value := range st.laid {
-		v.laid[key] = value
-	}
-}
-
 func (v *view) itemReader(st *step) itemReader {
 	return itemReader{reader: v.reader, s: v.s, laid: v.laid, now: st.now}
 }
@@ -198,11 +188,11 @@ func (v *view) writeItems(b *keystore.Batch, values []incoming) (*step, []keysto
 // admits checks a batch's guard, and the receipts that it requires.
 func (v *view) admits(b *keystore.Batch) error {
 	if b.Guard.Run != "" {
-		run, _, err := v.runNamed(b.Space.Namespace, b.Guard.Run)
-		if err != nil {
+		st := v.step()
+		if err := st.openRun(b.Space.Namespace, b.Guard.Run); err != nil {
 			return err
 		}
-		if err := run.facts().Run.Check(b.Guard); err != nil {
+		if err := st.present().Check(b.Guard); err != nil {
 			return err
 		}
 	}
@@ -218,23 +208,9 @@ func (v *view) admits(b *keystore.Batch) error {
 	return nil
 }
 
-// runNamed returns the run of that name, nil if there is none.
-func (v *view) runNamed(namespace, name string) (*run, number, error) {
-	n, found, err := v.runNumber(namespace, name)
-	if !found || err != nil {
-		return nil, 0, err
-	}
-	in, err := v.runOf(n)
-	return in, n, err
-}
-
 // recordOf returns the record of a call, nil if there is none.
 func (v *view) recordOf(k keystore.Key) (*keystore.Record, error) {
-	in, n, err := v.runNamed(k.Namespace, k.Run)
-	if in == nil || err != nil {
-		return nil, err
-	}
-	c, err := v.call(in, n, k)
+	c, err := v.step().open(k)
 	if c == nil || err != nil {
 		return nil, err
 	}

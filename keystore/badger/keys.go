@@ -33,12 +33,12 @@ import (
 // A run has another place each time that its name is used anew, so the plans and
 // positions of a run that was swept are none of the next one's.
 //
-// Run, sequence and body numbers, those of item stores and the places and versions
-// of items come from one counter that only grows: what
-// is written now lies beside what was written just before. Records and bodies,
-// which are nearly all of the bytes, share the first of the growing prefixes: a
-// new table begins with the newest of them, so that the older ones lie before
-// it and are not written again when it is merged into the level below.
+// Run, sequence and body numbers, those of item stores, and the places and
+// versions of items come from one counter that only grows: what is written now
+// lies beside what was written just before. Records and bodies, which are nearly
+// all of the bytes, share the first of the growing prefixes: a new table begins
+// with the newest of them, so that the older ones lie before it and are not
+// written again when it is merged into the level below.
 const (
 	metaPrefix   = 'm'
 	namePrefix   = 'n'
@@ -49,8 +49,9 @@ const (
 	callPrefix   = 'c'
 	stagedPrefix = 's'
 
-	planPrefix          = 't'
-	positionPrefix      = 'o'
+	planPrefix     = 't'
+	positionPrefix = 'o'
+
 	itemStoreNamePrefix = 'g'
 	itemStorePrefix     = 'e'
 	itemKeyPrefix       = 'k'

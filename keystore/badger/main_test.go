@@ -12,6 +12,12 @@ func TestMain(m *testing.M) {
 		if n := os.Getenv(childCalls); n != "" {
 			os.Exit(fillChild(dir, n))
 		}
+		if first := os.Getenv(childLeases); first != "" {
+			os.Exit(leaseChild(dir, first))
+		}
+		if seed := os.Getenv(childItems); seed != "" {
+			os.Exit(itemsChild(dir, seed))
+		}
 		os.Exit(child(dir))
 	}
 	goleak.VerifyTestMain(m)

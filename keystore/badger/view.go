@@ -327,10 +327,9 @@ func (v *view) keep(st *step) {
 	for _, key := range st.lowered {
 		v.marked = v.marks.lower(key) || v.marked
 	}
-	v.heads, v.positions = with(v.heads, st.heads), with(v.positions, st.positions)
+	v.heads, v.positions, v.laid = with(v.heads, st.heads), with(v.positions, st.positions), with(v.laid, st.laid)
 	v.claimed = append(v.claimed, st.claimed...)
 	v.freed += st.freed
-	v.keepLaid(st)
 }
 
 // with returns m, which may be nil, with what is in more.

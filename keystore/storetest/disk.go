@@ -235,7 +235,7 @@ func (m *image) bury(name runName, tombs map[keystore.Key]entry, now keystore.In
 		m.dropBodies(m.calls[k].bodies, nil)
 		m.calls[k] = tomb
 	}
-	if lease := m.runs[name].run.Lease; lease.Fence != 0 {
+	if lease := m.runs[name].run.Swept().Lease; lease.Fence != 0 {
 		m.fallow[name] = fallow{lease, now}
 	}
 	delete(m.runs, name)

@@ -185,10 +185,7 @@ func (s *Memory) writeItems(b *keystore.Batch) ([]keystore.Written, error) {
 // admits checks the batch's guard, and the receipts that it requires.
 func (s *Memory) admits(b *keystore.Batch) error {
 	if b.Guard.Run != "" {
-		var run *keystore.Run
-		if e := s.live.runs[runName{b.Space.Namespace, b.Guard.Run}]; e != nil {
-			run = &e.run
-		}
+		run := s.runOf(runName{b.Space.Namespace, b.Guard.Run})
 		if err := run.Check(b.Guard); err != nil {
 			return err
 		}

@@ -28,7 +28,8 @@ func memoryPlace(disk *Disk) Place {
 			}
 			return s, nil
 		},
-		Crash: func(s keystore.Store) { s.(*Memory).Crash() },
+		Crash:   func(s keystore.Store) { s.(*Memory).Crash() },
+		SetFull: disk.SetFull,
 	}
 }
 
@@ -119,7 +120,8 @@ func TestEveryKindOfOperationFails(t *testing.T) {
 			s, err := b.store.StageBody(ctx)
 			return errors.Join(err, s.Write(ctx, []byte("x")))
 		},
-		Sync: func(b *trial) error { _, err := b.store.Begin(ctx, b.request(key("x")), nil); return err },
+		WriteItems: func(b *trial) error { _, err := b.tryWrite(notes, put("k", "1")); return err },
+		Sync:       func(b *trial) error { _, err := b.store.Begin(ctx, b.request(key("x")), nil); return err },
 		Open: func(b *trial) error {
 			b.store.Close()
 			s, err := b.place.Open(b.clock)
@@ -132,6 +134,7 @@ func TestEveryKindOfOperationFails(t *testing.T) {
 		for _, moment := range []Moment{BeforeDurable, AfterDurable} {
 			b, disk := onDisk(t)
 			b.doubt(b.request(key("a")))
+			b.withNotes()
 			disk.Fail(Fault{Op: op, Moment: moment})
 			if err := try(b); !errors.Is(err, keystore.ErrUnavailable) {
 				t.Errorf("%s: %v", op, err)

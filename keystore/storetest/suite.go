@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +23,8 @@ type Place struct {
 	// is gone, and the place can be opened again. Nil where that cannot be
 	// done; the suite then closes the store in its place.
 	Crash func(s keystore.Store)
+	// SetFull says whether the reserve of free space is reached.
+	SetFull func(full bool)
 }
 
 // An Opener makes a new and empty place. What it needs for that it cleans up
@@ -31,7 +34,7 @@ type Opener func(t *testing.T) Place
 // Run tests that the stores of open keep the contract of keystore.Store.
 func Run(t *testing.T, open Opener) {
 	t.Helper()
-	for _, c := range cases {
+	for _, c := range slices.Concat(cases, runCases, itemCases) {
 		t.Run(c.name, func(t *testing.T) {
 			b := &trial{T: t, place: open(t), clock: NewClock(), seen: map[keystore.Key]*keystore.Record{}}
 			b.open()
@@ -41,10 +44,12 @@ func Run(t *testing.T, open Opener) {
 	}
 }
 
-var cases = []struct {
+type testCase struct {
 	name string
 	test func(*trial)
-}{
+}
+
+var cases = []testCase{
 	{"begin sends once and replays", testBeginReplays},
 	{"every transition", testTransitions},
 	{"an event that means nothing changes nothing", testRefusedEvents},
