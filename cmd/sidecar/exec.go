@@ -258,7 +258,7 @@ func (p *restartPolicy) Set(text string) error {
 	}
 	n, err := strconv.ParseUint(count, 10, 31)
 	if err != nil || n == 0 {
-		return errors.New("N is a whole number from 1 on, as in on-failure:5")
+		return errors.New("the number behind it is from 1 on, as in on-failure:5")
 	}
 	p.max = int(n)
 	return nil

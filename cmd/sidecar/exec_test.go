@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -104,7 +105,7 @@ func TestExecSaysWhatIsWrongWithIt(t *testing.T) {
 		{[]string{"COUNTERFOIL_LISTEN=192.0.2.1:8100"}, execOf("true"), "COUNTERFOIL_LISTEN"},
 		{[]string{"COUNTERFOIL_LISTN=x"}, execOf("true"), "COUNTERFOIL_LISTN"},
 	} {
-		out, errs, code := sidecarOutput(t, append(settings[:len(settings):len(settings)], tc.variables...), tc.args...)
+		out, errs, code := sidecarOutput(t, append(slices.Clip(settings), tc.variables...), tc.args...)
 		if code != exitFailed || !strings.Contains(errs, tc.want) || out != "" {
 			t.Errorf("%q: exit code %d, want %d and %q\n%s%s", tc.args, code, exitFailed, tc.want, out, errs)
 		}

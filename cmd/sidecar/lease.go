@@ -79,7 +79,7 @@ func (l *lease) hold(ctx context.Context, fence keystore.Fence) error {
 		refused, isRefused := errors.AsType[*keystore.Refused](err)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the agent has ended meanwhile
 		case err == nil:
 			over, next = began.Add(l.ttl), l.ttl/renewalsPerTTL
 		case isRefused && refused.Fence > fence:

@@ -156,7 +156,7 @@ func TestASignalEndsTheWait(t *testing.T) {
 }
 
 // held holds a lease for some time and returns what came of it.
-func held(t *testing.T, s *oneRun, forTime time.Duration, change func()) (err error, after time.Duration) {
+func held(t *testing.T, s *oneRun, forTime time.Duration, change func()) (after time.Duration, err error) {
 	t.Helper()
 	claim, _ := claimOn(s)
 	fence, err := claim.acquire(t.Context())
@@ -168,13 +168,13 @@ func held(t *testing.T, s *oneRun, forTime time.Duration, change func()) (err er
 	began := time.Now()
 	time.AfterFunc(45*time.Second, func() { s.set(change) })
 	err = claim.hold(ctx, fence)
-	return err, time.Since(began)
+	return time.Since(began), err
 }
 
 func TestALeaseIsRenewedAtAThird(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &oneRun{}
-		if err, _ := held(t, s, 10*time.Minute+5*time.Second, func() {}); err != nil {
+		if _, err := held(t, s, 10*time.Minute+5*time.Second, func() {}); err != nil {
 			t.Fatal(err)
 		}
 		if s.asked != 1+60 { // acquired, and every 10 s
@@ -186,12 +186,12 @@ func TestALeaseIsRenewedAtAThird(t *testing.T) {
 func TestALostLeaseIsNoticedAtTheNextRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &oneRun{}
-		err, after := held(t, s, time.Hour, func() { s.lease.Fence = 9 })
+		after, err := held(t, s, time.Hour, func() { s.lease.Fence = 9 })
 		if err == nil || !strings.Contains(err.Error(), "under fence 9; this was 1") || after > time.Minute {
 			t.Errorf("after %s: %v", after, err)
 		}
 		s = &oneRun{}
-		err, after = held(t, s, time.Hour, func() { s.lease.Released = true })
+		after, err = held(t, s, time.Hour, func() { s.lease.Released = true })
 		if err == nil || !strings.Contains(err.Error(), "--lease-ttl") || after > time.Minute {
 			t.Errorf("after %s: %v", after, err)
 		}
@@ -203,14 +203,14 @@ func TestALostLeaseIsNoticedAtTheNextRenewal(t *testing.T) {
 func TestAStoreThatFailsWhileRenewing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &oneRun{}
-		if err, after := held(t, s, 5*time.Minute, func() {
+		if after, err := held(t, s, 5*time.Minute, func() {
 			s.broken = keystore.ErrUnavailable
 			time.AfterFunc(20*time.Second, func() { s.set(func() { s.broken = nil }) })
 		}); err != nil {
 			t.Errorf("after %s: %v", after, err)
 		}
 		s = &oneRun{}
-		err, after := held(t, s, time.Hour, func() { s.broken = keystore.ErrUnavailable })
+		after, err := held(t, s, time.Hour, func() { s.broken = keystore.ErrUnavailable })
 		if !errors.Is(err, keystore.ErrUnavailable) || after != 70*time.Second {
 			// The renewal at 40 s was the last.
 			t.Errorf("after %s: %v", after, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -27,7 +28,7 @@ func (x *execution) work(ctx context.Context, store keystore.Store, l *listeners
 			return err
 		}
 		if ctx.Err() != nil {
-			return nil // it was ended, since something else has
+			return nil //nolint:nilerr // the agent was ended, since something else has
 		}
 		delay, again := failures.next(end, time.Since(began), x.jitter())
 		if asked || !again {
@@ -125,9 +126,6 @@ func (f *failures) next(end supervise.Exit, lived time.Duration, jitter float64)
 // wasAsked reports whether an agent ended as one does that was asked to, by
 // whomever: killed by such a signal, or with the exit code that says so.
 func wasAsked(end supervise.Exit) bool {
-	switch syscall.Signal(end.Status() - 128) {
-	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM:
-		return true
-	}
-	return false
+	asks := []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM}
+	return slices.Contains(asks, syscall.Signal(end.Status()-128))
 }

@@ -31,8 +31,7 @@ func main() {
 	if err == nil {
 		return
 	}
-	var end agentEnd
-	if !errors.As(err, &end) {
+	if _, isAgents := errors.AsType[agentEnd](err); !isAgents {
 		fmt.Fprintln(os.Stderr, "counterfoil:", err)
 	}
 	if ran != nil && ran.Name() == execName {

@@ -54,7 +54,9 @@ func (r *relay) stop() {
 func (r *relay) pass() {
 	defer close(r.done)
 	for s := range r.signals {
-		r.take(s.(syscall.Signal))
+		if number, ok := s.(syscall.Signal); ok {
+			r.take(number)
+		}
 	}
 }
 

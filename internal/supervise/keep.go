@@ -106,7 +106,7 @@ type keeper struct {
 func (k *keeper) begin() (isRunning bool, err error) {
 	attr := deathSignal()
 	attr.Setpgid = k.start.Group == ownGroup
-	pid, err := syscall.ForkExec(k.start.Path, k.start.Args, &syscall.ProcAttr{
+	pid, err := syscall.ForkExec(k.start.Path, k.start.Args, &syscall.ProcAttr{ //nolint:gosec // to run what it is told is what it is for
 		Env: k.environ, Files: []uintptr{0, 1, 2}, Sys: attr,
 	})
 	if errno, isErrno := errors.AsType[syscall.Errno](err); isErrno {

@@ -71,7 +71,7 @@ func (p *Process) startKeeper(c Command, first *start) (*os.File, error) {
 		return nil, errors.Join(err, ordersWrite.Close())
 	}
 	defer reportsWrite.Close()
-	p.keeper = exec.Command(c.Keeper[0], c.Keeper[1:]...)
+	p.keeper = exec.Command(c.Keeper[0], c.Keeper[1:]...) //nolint:gosec,noctx // to run what it is told is what it is for, and its end is End's
 	p.keeper.Env, p.keeper.Stdin, p.keeper.Stdout, p.keeper.Stderr = c.Env, c.Stdin, c.Stdout, c.Stderr
 	p.keeper.ExtraFiles = []*os.File{ordersRead, reportsWrite}
 	p.keeper.SysProcAttr = &syscall.SysProcAttr{Setpgid: p.group == ownGroup}
@@ -90,7 +90,9 @@ func (p *Process) send(to *os.File) {
 	for {
 		select {
 		case o := <-p.orders:
-			_ = encoder.Encode(o) // a keeper that is gone is noticed where its reports end
+			if encoder.Encode(o) != nil {
+				return // a keeper that is gone is noticed where its reports end
+			}
 		case <-p.done:
 			return
 		}
