@@ -90,7 +90,7 @@ func (p *Process) send(to *os.File) {
 	for {
 		select {
 		case o := <-p.orders:
-			if encoder.Encode(o) != nil {
+			if err := encoder.Encode(o); err != nil {
 				return // a keeper that is gone is noticed where its reports end
 			}
 		case <-p.done:
