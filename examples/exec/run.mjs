@@ -34,7 +34,7 @@ async function story(stage) {
   const exec = async (run, whenUp, whenDone = () => {}) => {
     const said = [];
     const part = stage.start('sidecar exec', binary, [
-      'exec', '--run', run, '--restart', `on-failure:${kills}`, '--restart-delay', '1ms', '--env', 'TICKETS_URL=tickets', '--env', 'PAYMENTS_URL=payments',
+      'exec', '--run', run, '--restart', `on-failure:${kills}`, '--restart-delay', '0s', '--env', 'TICKETS_URL=tickets', '--env', 'PAYMENTS_URL=payments',
       '--', process.execPath, fileURLToPath(here('agent.mjs')), run,
     ], {
       env: {
