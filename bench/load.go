@@ -19,12 +19,17 @@ type target struct {
 	address string
 	path    string
 	method  string
-	// call, if not nil, names the call of each request.
+	// call, if not nil, names the call of each request; rest goes behind the
+	// path of each.
 	call func(r *rand.Rand) string
+	rest func(r *rand.Rand) string
 	// outcome is the Counterfoil-Outcome that every answer must bear, "" for
 	// none.
 	outcome string
 	body    []byte
+	// plain and calls are the cells that its ratios are to: nginx, and what the
+	// sidecar makes of calls.
+	plain, calls string
 }
 
 // A result is what one cell came to.
@@ -92,8 +97,12 @@ func (w *worker) once() (time.Duration, error) {
 	defer fasthttp.ReleaseRequest(req)
 	defer fasthttp.ReleaseResponse(resp)
 	req.Header.SetMethod(w.t.method)
-	req.SetRequestURI("http://" + w.t.address + w.t.path)
-	if w.t.method == fasthttp.MethodPost {
+	path := w.t.path
+	if w.t.rest != nil {
+		path += w.t.rest(w.random)
+	}
+	req.SetRequestURI("http://" + w.t.address + path)
+	if w.t.body != nil {
 		req.Header.SetContentType("application/octet-stream")
 		req.SetBodyRaw(w.t.body)
 	}

@@ -70,19 +70,39 @@ func (b *bench) start(ctx context.Context) error {
 	if b.sidecar, sidecar, err = b.parts.sidecar(ctx, provider); err != nil {
 		return err
 	}
-	body := noise(rand.New(rand.NewPCG(3, 4)), b.bodyLen)
+	random := rand.New(rand.NewPCG(3, 4))
+	body := noise(random, b.bodyLen)
+	value, err := fillStore(sidecar, random, b.bodyLen)
+	if err != nil {
+		return fmt.Errorf("filling a store: %w", err)
+	}
+	renewal, err := acquireLease(sidecar)
+	if err != nil {
+		return fmt.Errorf("taking a lease: %w", err)
+	}
 	b.targets = []*target{
-		{name: "direct GET", address: provider, path: "/x", method: "GET"},
-		{name: "nginx GET", address: nginx, path: "/x", method: "GET"},
-		{name: "sidecar read", address: sidecar, path: "/p/x", method: "GET", outcome: "passthrough"},
-		{name: "direct POST", address: provider, path: "/x", method: "POST", body: body},
-		{name: "nginx POST", address: nginx, path: "/x", method: "POST", body: body},
-		{name: "sidecar fresh effect", address: sidecar, path: "/p/x", method: "POST", body: body, call: b.names.fresh, outcome: "executed"},
-		{name: "sidecar replay", address: sidecar, path: "/p/x", method: "POST", body: body, call: b.names.known, outcome: "replayed"},
+		{name: "direct GET", address: provider, path: "/x", method: "GET", plain: nginxGET},
+		{name: nginxGET, address: nginx, path: "/x", method: "GET"},
+		{name: "sidecar read", address: sidecar, path: "/p/x", method: "GET", outcome: "passthrough", plain: nginxGET},
+		{name: "direct POST", address: provider, path: "/x", method: "POST", body: body, plain: nginxPOST},
+		{name: nginxPOST, address: nginx, path: "/x", method: "POST", body: body},
+		{name: freshEffect, address: sidecar, path: "/p/x", method: "POST", body: body, call: b.names.fresh, outcome: "executed", plain: nginxPOST},
+		{name: replay, address: sidecar, path: "/p/x", method: "POST", body: body, call: b.names.known, outcome: "replayed", plain: nginxPOST},
+		{name: "sidecar item put", address: sidecar, path: itemsPath, rest: anItem, method: "PUT", body: value, plain: nginxPOST, calls: freshEffect},
+		{name: "sidecar item get", address: sidecar, path: itemsPath, rest: anItem, method: "GET", plain: nginxGET, calls: replay},
+		{name: "sidecar lease renew", address: sidecar, path: leasePath, method: "PUT", body: renewal, plain: nginxPOST, calls: freshEffect},
 	}
 	b.targets = slices.DeleteFunc(b.targets, func(t *target) bool { return t.address == "" })
 	return nil
 }
+
+// The cells that others are compared with.
+const (
+	nginxGET    = "nginx GET"
+	nginxPOST   = "nginx POST"
+	freshEffect = "sidecar fresh effect"
+	replay      = "sidecar replay"
+)
 
 func (b *bench) target(name string) *target {
 	for _, t := range b.targets {
@@ -95,7 +115,7 @@ func (b *bench) target(name string) *target {
 
 // warmUp writes until the journal's folder is in its long-lived state.
 func (b *bench) warmUp() error {
-	fresh := b.target("sidecar fresh effect")
+	fresh := b.target(freshEffect)
 	for {
 		if _, err := drive(fresh, 256, time.Second); err != nil {
 			return err
@@ -149,8 +169,8 @@ func (b *bench) find(name string, level int) *cell {
 	return nil
 }
 
-// report prints the tables. Ratios are to nginx with the same method, where it
-// was there.
+// report prints the tables. Ratios are to nginx, where it was there, and of what
+// is no call to a call that costs the store alike.
 func (b *bench) report() error {
 	sync, err := syncMedian(b.parts.dir)
 	if err != nil {
@@ -162,20 +182,21 @@ func (b *bench) report() error {
 	}
 	fmt.Fprintf(b.out, "%s, %s/%s, %d cores; bodies of %d bytes; %d MiB written before; each cell %s forwards and %s backwards\n\n",
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), b.bodyLen, b.warmMiB, b.options.cell, b.options.cell)
-	fmt.Fprintf(b.out, "| %-20s | %11s | %9s | %10s | %10s | %10s |\n", "", "connections", "calls/s", "median", "p99", "to nginx")
-	fmt.Fprintf(b.out, "|:---------------------|------------:|----------:|-----------:|-----------:|-----------:|\n")
+	fmt.Fprintf(b.out, "| %-20s | %11s | %9s | %10s | %10s | %10s | %10s |\n", "", "connections", "calls/s", "median", "p99", "to nginx", "to calls")
+	fmt.Fprintf(b.out, "|:---------------------|------------:|----------:|-----------:|-----------:|-----------:|-----------:|\n")
 	for _, c := range b.cells {
-		fmt.Fprintf(b.out, "| %-20s | %11d | %9.0f | %10s | %10s | %10s |\n", c.target.name, c.level, c.result.perSecond,
-			c.result.median.Round(time.Microsecond), c.result.p99.Round(time.Microsecond), b.ratio(c))
+		fmt.Fprintf(b.out, "| %-20s | %11d | %9.0f | %10s | %10s | %10s | %10s |\n", c.target.name, c.level, c.result.perSecond,
+			c.result.median.Round(time.Microsecond), c.result.p99.Round(time.Microsecond), b.ratio(c, c.target.plain), b.ratio(c, c.target.calls))
 	}
 	b.latency(sync)
 	fmt.Fprintf(b.out, "Sidecar: %d calls on record, %d MiB of anonymous memory.\n", b.names.made.Load(), memory)
 	return nil
 }
 
-func (b *bench) ratio(c *cell) string {
-	peer := b.find("nginx "+c.target.method, c.level)
-	if peer == nil || peer == c {
+// ratio is what a cell reaches of another at the same level.
+func (b *bench) ratio(c *cell, to string) string {
+	peer := b.find(to, c.level)
+	if peer == nil {
 		return "-"
 	}
 	return fmt.Sprintf("%.2f", c.result.perSecond/peer.result.perSecond)
@@ -183,7 +204,7 @@ func (b *bench) ratio(c *cell) string {
 
 // latency says what one call alone costs, in syncs.
 func (b *bench) latency(sync time.Duration) {
-	fresh, direct := b.find("sidecar fresh effect", 1), b.find("direct POST", 1)
+	fresh, direct := b.find(freshEffect, 1), b.find("direct POST", 1)
 	if fresh == nil {
 		return
 	}

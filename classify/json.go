@@ -51,6 +51,13 @@ const (
 	tagNameLen = 1 + 4 // a string's tag and length
 )
 
+// AppendCanonicalJSON appends bytes that are equal for two JSON texts (RFC 8259)
+// exactly where their values are: the order of members and white space do not
+// count, numbers compare by their exact decimal value, and duplicate names are
+// kept in order. It returns false, with buf as it was, if src is not one JSON
+// text, or nests deeper than 512.
+func AppendCanonicalJSON(buf, src []byte) ([]byte, bool) { return appendJSON(buf, src, nil) }
+
 // appendJSON appends the canonical form of src. It returns false, with buf as
 // it was, if src is not one strict JSON text.
 func appendJSON(buf, src []byte, ignore *fieldNode) ([]byte, bool) {

@@ -95,24 +95,30 @@ func (p *Position) SlotOf(tie Digest) (uint32, bool) {
 	return 0, false
 }
 
-// take returns the position once the slot is taken, and whether it was not yet.
-func (p Position) take(o *Ordinal) (next Position, isFirst bool, err error) {
+// take returns the position once the slot is taken, and which slots it took: from
+// the first that was free up to this one. Equal calls in parallel come in any
+// order, and whoever has a slot knows of those below it.
+func (p Position) take(o *Ordinal) (next Position, took slots, err error) {
 	if next, err = p.In(o.Incarnation); err != nil {
-		return p, false, err
+		return p, slots{}, err
 	}
-	if o.Slot > next.Taken || o.Slot >= next.Through && o.Slot-next.Through > AheadMax {
-		return p, false, fmt.Errorf("slot %d: %w", o.Slot, ErrTooManyAhead)
+	if o.Slot >= next.Through && o.Slot-next.Through > AheadMax {
+		return p, slots{}, fmt.Errorf("slot %d: %w", o.Slot, ErrTooManyAhead)
 	}
-	isFirst = o.Slot == next.Taken
-	if isFirst {
-		next.Taken++
-	}
+	took = slots{from: next.Taken, to: max(next.Taken, o.Slot+1)}
+	next.Taken = took.to
 	if _, tied := next.SlotOf(o.Tie); o.Tie != "" && !tied {
 		next.Ties = append(next.Ties, Tie{o.Tie, o.Slot})
 		next.Ties = next.Ties[max(0, len(next.Ties)-TiesMax):]
 	}
-	return next, isFirst, nil
+	return next, took, nil
 }
+
+// slots are those from one on up to another, which is not among them.
+type slots struct{ from, to uint32 }
+
+// below counts those that are below n.
+func (s slots) below(n uint32) uint32 { return min(max(n, s.from), s.to) - s.from }
 
 // answered returns the position once the slot's answer has reached its client.
 func (p Position) answered(slot uint32) Position {
@@ -203,22 +209,20 @@ func Step(run *Run, p Position, o *Ordinal, isEffect bool, m Move) (*Run, Positi
 	return &r, next, nil
 }
 
-// takeSlot takes a slot, and counts it if it is an effect's.
+// takeSlot takes a slot, and counts what it took if that is an effect's.
 func takeSlot(repeats Repeats, p Position, o *Ordinal, isEffect bool) (Position, Repeats, error) {
 	if o.Incarnation < repeats.Incarnation {
 		return p, repeats, &Refused{Reason: Fenced, Fence: Fence(repeats.Incarnation)}
 	}
-	next, isFirst, err := p.take(o)
+	next, took, err := p.take(o)
 	if err != nil {
 		return p, repeats, err
 	}
 	repeats = repeats.in(o.Incarnation)
-	if isFirst && isEffect {
-		if o.Slot < next.Known {
-			repeats.Repeated++
-		} else {
-			repeats.Effects++
-		}
+	if isEffect {
+		repeated := took.below(next.Known)
+		repeats.Repeated += repeated
+		repeats.Effects += took.to - took.from - repeated
 	}
 	return next, repeats, nil
 }

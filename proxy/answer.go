@@ -32,8 +32,8 @@ func (x *exchange) bodyAllowed(status int) bool {
 	return x.method != fasthttp.MethodHead && status >= 200 && status != 204 && status != 304
 }
 
-// whole answers with a body that is at hand.
-func (x *exchange) whole(a *answer, body []byte) {
+// whole answers with a body that is at hand, in one write.
+func (x *exchange) whole(a *answer, body []byte) error {
 	buffer := x.scratch.Get().(*[]byte)
 	defer x.scratch.Put(buffer)
 	head := x.appendHead((*buffer)[:0:pieceHeadMax], a)
@@ -47,6 +47,7 @@ func (x *exchange) whole(a *answer, body []byte) {
 		err = x.conn.send(head, body)
 	}
 	x.close = x.close || err != nil
+	return err
 }
 
 const (

@@ -38,7 +38,10 @@ func (x *exchange) api(ctx context.Context) {
 func (x *exchange) answerAPI(ctx context.Context) *journal.Refusal {
 	path, query, _ := strings.Cut(x.route.target, "?")
 	segments, err := splitPath(path)
-	if errors.Is(err, keystore.ErrInvalidKey) {
+	switch {
+	case err != nil && isOfStores(path):
+		return x.refusalOf(invalid("%s A name has 1 to %d characters, percent-encoded, / as %%2F.", sentence(err), keystore.NameCharsMax))
+	case errors.Is(err, keystore.ErrInvalidKey):
 		return &journal.Refusal{Problem: InvalidKey, Detail: sentence(err) + " Percent-encode each part of the path."}
 	}
 	x.methods = x.find(segments)
@@ -54,7 +57,7 @@ func (x *exchange) answerAPI(ctx context.Context) *journal.Refusal {
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return malformed("The query cannot be read.")
+		return x.refusalOf(invalid("The query cannot be read: percent-encode its values."))
 	}
 	return x.refusalOf(handle(ctx, values))
 }
@@ -75,6 +78,8 @@ func (x *exchange) find(s []string) methods {
 	switch s[1] {
 	case "runs":
 		return x.findRun(s[2:])
+	case "stores":
+		return x.findStore(s[2:])
 	}
 	return nil
 }
@@ -82,14 +87,21 @@ func (x *exchange) find(s []string) methods {
 // findRun returns the handlers of what follows /-/v1/runs.
 func (x *exchange) findRun(s []string) methods {
 	if len(s) == 0 {
-		return nil
+		return methods{"GET": x.listRuns}
 	}
 	k := keystore.Key{Namespace: x.namespace, Run: s[0]}
+	of := func(handle func(ctx context.Context, k keystore.Key, query url.Values) error) handler {
+		return func(ctx context.Context, query url.Values) error { return handle(ctx, k, query) }
+	}
 	switch s = s[1:]; {
 	case len(s) == 0:
-		return methods{"GET": func(ctx context.Context, query url.Values) error { return x.showRun(ctx, k, query) }}
+		return methods{"GET": of(x.showRun), "PUT": of(x.putRun)}
 	case len(s) == 1 && s[0] == "calls":
-		return methods{"GET": func(ctx context.Context, query url.Values) error { return x.listCalls(ctx, k, query) }}
+		return methods{"GET": of(x.listCalls)}
+	case len(s) == 1 && s[0] == "recovery":
+		return methods{"GET": of(x.showRecovery)}
+	case len(s) == 1 && s[0] == "lease":
+		return methods{"GET": of(x.showLease), "POST": of(x.acquireLease), "PUT": of(x.renewLease), "DELETE": of(x.releaseLease)}
 	case s[0] == "turns" && len(s) >= 2:
 		k.Turn = s[1]
 		return x.findTurn(k, s[2:])
@@ -99,6 +111,12 @@ func (x *exchange) findRun(s []string) methods {
 
 // findTurn returns the handlers of what follows /-/v1/runs/{run}/turns/{turn}.
 func (x *exchange) findTurn(k keystore.Key, s []string) methods {
+	if len(s) == 0 {
+		return methods{
+			"GET": func(ctx context.Context, query url.Values) error { return x.showPlan(ctx, k, query) },
+			"PUT": func(ctx context.Context, query url.Values) error { return x.putPlan(ctx, k, query) },
+		}
+	}
 	if len(s) < 2 || s[0] != "calls" {
 		return nil
 	}
@@ -118,8 +136,12 @@ func splitPath(path string) ([]string, error) {
 	if slices.Contains(segments, "") {
 		return nil, nil
 	}
+	decode := decodePart
+	if isOfStores(path) {
+		decode = decodeName
+	}
 	for i, s := range segments {
-		part, err := decodePart("the path", s)
+		part, err := decode("the path", s)
 		if err != nil {
 			return nil, err
 		}
@@ -127,6 +149,8 @@ func splitPath(path string) ([]string, error) {
 	}
 	return segments, nil
 }
+
+func isOfStores(path string) bool { return strings.HasPrefix(path, "/v1/stores/") }
 
 // allowed lists the methods of a path here.
 func (x *exchange) allowed() string {
@@ -144,38 +168,57 @@ func (x *exchange) allowed() string {
 // refusalOf is the refusal for an error, nil for none.
 func (x *exchange) refusalOf(err error) *journal.Refusal {
 	var known *refusalError
+	var refused *keystore.Refused
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &known):
 		return known.Refusal
+	case errors.As(err, &refused):
+		return refusalFor(refused)
+	case errors.Is(err, keystore.ErrCursor):
+		return x.refusalOf(otherCursor())
 	case errors.Is(err, keystore.ErrNotFound):
 		return &journal.Refusal{Problem: NotFound, Detail: "Nothing is on record under that name. Look at its spelling."}
+	case errors.Is(err, keystore.ErrFull):
+		return &journal.Refusal{Problem: journal.JournalUnavailable, Detail: "The journal's disk is full up to its reserve, so nothing was changed. Free disk space, then ask again.", RetryAfter: time.Second}
+	case errors.Is(err, keystore.ErrTooLarge):
+		return &journal.Refusal{Problem: journal.InputTooLarge, Detail: "This is larger than the journal can keep. Nothing was changed."}
 	}
 	x.log.Warn("the agent API could not use the journal", "error", err)
 	return &journal.Refusal{Problem: journal.JournalUnavailable, Detail: "The journal cannot be used now. Ask again later.", RetryAfter: time.Second}
+}
+
+func otherCursor() error {
+	return invalid("The cursor in after is none that this list gave: leave it out to begin anew.")
+}
+
+// refusalFor says what is on record that an operation was refused for.
+func refusalFor(e *keystore.Refused) *journal.Refusal {
+	r := &journal.Refusal{
+		Problem: journal.ProblemOf(e.Reason), Fence: e.Fence, Owner: e.Owner, FlowVersion: e.FlowVersion, RetryAfter: e.After,
+	}
+	switch e.Reason { //nolint:exhaustive // the others are refusals of calls and of items
+	case keystore.LeaseHeld:
+		r.Detail = "Another holder has the run's lease, and it is not over. Nothing was changed. Try again when it may be; asking under the same owner's name does not help."
+	case keystore.FenceRequired:
+		r.Detail = "The run has a lease, so this needs its fence as Counterfoil-Fence. Nothing was changed."
+	case keystore.Fenced:
+		r.Detail = "The fence is not the run's newest, or its lease is over or was given back. Nothing was changed. Stop: another may be carrying the run on. To take part again, take the lease anew."
+	case keystore.FlowVersionMismatch:
+		r.Detail = "The run is pinned to another version of its flow. Nothing was changed. Run that version, or begin a new run."
+	case keystore.PlanConflict:
+		r.Detail = "This turn has another plan, and a plan stays as it was first recorded. Nothing was changed. GET this path to go on by it, or use another turn."
+	default:
+		r.Detail = "What is on record does not allow it. Nothing was changed."
+	}
+	return r
 }
 
 // A refusalError is a refusal on its way up.
 type refusalError struct{ *journal.Refusal }
 
 func (e refusalError) Error() string { return e.Detail }
-
-func (x *exchange) showRun(ctx context.Context, k keystore.Key, query url.Values) error {
-	page, err := pageOf(query)
-	if err != nil {
-		return err
-	}
-	summary, err := x.records.Run(ctx, k.Namespace, k.Run)
-	if err != nil {
-		return err
-	}
-	calls, err := x.records.Calls(ctx, k.Namespace, k.Run, page)
-	if err != nil {
-		return err
-	}
-	return x.json(viewRun(&summary, calls))
-}
 
 func (x *exchange) listCalls(ctx context.Context, k keystore.Key, query url.Values) error {
 	page, err := pageOf(query)
@@ -187,17 +230,29 @@ func (x *exchange) listCalls(ctx context.Context, k keystore.Key, query url.Valu
 	}
 	calls, err := x.records.Calls(ctx, k.Namespace, k.Run, page)
 	if err != nil {
-		return err
+		return mistaken(page, err)
 	}
 	return x.json(viewCalls(calls))
 }
 
-func pageOf(query url.Values) (keystore.Page, error) {
+// mistaken tells a cursor that no list gave from a list that is not there.
+func mistaken(p keystore.Page, err error) error {
+	if p.After != "" && errors.Is(err, keystore.ErrNotFound) {
+		return otherCursor()
+	}
+	return err
+}
+
+// pageOf reads limit and after; more names what else the query may have.
+func pageOf(query url.Values, more ...string) (keystore.Page, error) {
 	p := keystore.Page{After: query.Get("after")}
+	if err := checkQuery(query, append(more, "limit", "after")...); err != nil {
+		return p, err
+	}
 	if limit := query.Get("limit"); limit != "" {
 		var err error
 		if p.Limit, err = strconv.Atoi(limit); err != nil || p.Limit < 1 || p.Limit > listMax {
-			return p, &refusalError{malformed("limit is a whole number from 1 to 1000.")}
+			return p, invalid("limit is a whole number from 1 to 1000.")
 		}
 	}
 	return p, nil
@@ -248,13 +303,13 @@ func (x *exchange) jsonAs(status int, more classify.Header, v any) error {
 	}
 	body = append(body, '\n')
 	h := classify.Header{{Name: "Content-Type", Value: "application/json"}, {Name: "Cache-Control", Value: "no-store"}}
-	x.whole(&answer{status: status, header: append(h, more...), length: int64(len(body))}, body)
+	_ = x.whole(&answer{status: status, header: append(h, more...), length: int64(len(body))}, body) // the connection is closed then
 	return nil
 }
 
 // noContent answers that it is done.
 func (x *exchange) noContent() error {
-	x.whole(&answer{status: 204, header: classify.Header{{Name: "Cache-Control", Value: "no-store"}}}, nil)
+	_ = x.whole(&answer{status: 204, header: classify.Header{{Name: "Cache-Control", Value: "no-store"}}}, nil) // the connection is closed then
 	return nil
 }
 

@@ -122,7 +122,7 @@ func TestAPIRefusals(t *testing.T) {
 		st.get("/-/v1/runs/r/calls"+query).isProblem(t, journal.InvalidRequest)
 	}
 	g := ask(t, st.addr, request("POST", "/-/v1/runs/r", "{}"))
-	if g.isProblem(t, MethodNotAllowed); g.value("Allow") != "GET, HEAD" {
+	if g.isProblem(t, MethodNotAllowed); g.value("Allow") != "GET, HEAD, PUT" {
 		t.Errorf("Allow: %q", g.value("Allow"))
 	}
 	if g := ask(t, st.addr, request("HEAD", "/-/v1/runs/r", "")); g.status != 200 || g.value("Content-Length") == "0" {

@@ -36,16 +36,10 @@ func (x *exchange) readBody(ctx context.Context) (body []byte, release func(), r
 // share is taken at once: those who wait for more while they hold some could
 // wait for each other.
 func (x *exchange) readLarge(ctx context.Context, body []byte, most int) ([]byte, func(), *journal.Refusal) {
-	share := int64(min(most, BodyBytesMax))
-	ctx, cancel := context.WithTimeout(ctx, x.limits.LargeWait)
-	defer cancel()
-	if x.large.Acquire(ctx, share) != nil {
-		return nil, nothing, &journal.Refusal{
-			Problem: Overloaded, RetryAfter: time.Second,
-			Detail: "Other large requests take all the memory that there is for them. Nothing was sent. Send the same key again.",
-		}
+	release, refusal := x.takeLarge(ctx, int64(min(most, BodyBytesMax)))
+	if refusal != nil {
+		return nil, release, refusal
 	}
-	release := func() { x.large.Release(share) }
 	whole := make([]byte, len(body), most)
 	copy(whole, body)
 	whole, err := fill(whole, x.body)
@@ -58,6 +52,19 @@ func (x *exchange) readLarge(ctx context.Context, body []byte, most int) ([]byte
 		return nil, release, unread(io.ErrUnexpectedEOF)
 	}
 	return whole, release, nil
+}
+
+// takeLarge takes a share of the memory for what is large. release gives it back.
+func (x *exchange) takeLarge(ctx context.Context, share int64) (release func(), refusal *journal.Refusal) {
+	ctx, cancel := context.WithTimeout(ctx, x.limits.LargeWait)
+	defer cancel()
+	if x.large.Acquire(ctx, share) != nil {
+		return nothing, &journal.Refusal{
+			Problem: Overloaded, RetryAfter: time.Second,
+			Detail: "Other large requests take all the memory that there is for them. Nothing was sent. Send the same key again.",
+		}
+	}
+	return func() { x.large.Release(share) }, nil
 }
 
 // fill appends what comes, to the end or up to b's capacity.

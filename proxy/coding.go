@@ -85,7 +85,7 @@ var errTooLarge = errors.New("the decoded body is too large")
 
 // decoded answers with the body decoded as it is read from the store. A body
 // that cannot be decoded from the start goes out as it is.
-func (x *exchange) decoded(ctx context.Context, a *answer, r *journal.Reply) {
+func (x *exchange) decoded(ctx context.Context, a *answer, r *journal.Reply) journal.Arrival {
 	stored, feed := io.Pipe()
 	done := make(chan struct{})
 	go func() {
@@ -102,19 +102,15 @@ func (x *exchange) decoded(ctx context.Context, a *answer, r *journal.Reply) {
 		if r.Bytes != nil {
 			a.length = int64(len(r.Bytes))
 		}
-		out := x.begin(a)
-		if x.replay(ctx, r, out.piece) != nil {
-			out.cut()
-		}
-		return
+		return x.piecemeal(ctx, a, r)
 	}
 	a.header = decodedFields(a.header)
-	out := x.begin(a)
-	if err := out.copyFrom(plain); err != nil {
-		out.cut()
-		return
+	s := &stream{exchange: x, out: x.begin(a)}
+	if s.out.copyFrom(plain) != nil {
+		s.out.cut()
+		return journal.NotArrived
 	}
-	out.end()
+	return s.end(ctx, r)
 }
 
 // replay hands the stored body to fn.

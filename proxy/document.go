@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"counterfoil/internal/journal"
 )
 
 // readJSON reads the body as one JSON document into v, which is a pointer to a
@@ -60,7 +62,7 @@ func explainJSON(err error) string {
 	return "it cannot be read"
 }
 
-// invalid is the refusal of what a client sent.
+// invalid is the refusal of what a client sent to the agent API.
 func invalid(format string, args ...any) error {
-	return &refusalError{malformed(fmt.Sprintf(format, args...))}
+	return &refusalError{&journal.Refusal{Problem: journal.InvalidRequest, Detail: fmt.Sprintf(format, args...) + " Nothing was changed."}}
 }

@@ -157,8 +157,16 @@ func (x *exchange) admit(target string) *journal.Refusal {
 	}
 	var err error
 	if x.claim, err = identify(x.route.identity, x.header, x.run); err != nil {
-		return &journal.Refusal{Problem: InvalidKey, Detail: sentence(err) + " Each part of an identity is 1 to 256 bytes of UTF-8, percent-encoded where it is not plain ASCII."}
+		detail := sentence(err)
+		if errors.As(err, new(partError)) {
+			detail += " Each part of an identity is 1 to 256 bytes of UTF-8, percent-encoded where it is not plain ASCII."
+		}
+		return &journal.Refusal{Problem: InvalidKey, Detail: detail + " Nothing was sent."}
 	}
+	if x.fence != nil && x.claim.fence == 0 && x.claim.run == x.run {
+		x.claim.fence = x.fence()
+	}
+	x.claim.discount(x.header)
 	if x.manyNamespaces {
 		// Two tenants may have chosen the same key, and the provider would take
 		// them for one: it gets a key made of the namespace too.

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -23,7 +24,11 @@ func (x *exchange) forward(ctx context.Context) {
 	}
 	call := journal.Call{
 		Key: x.key(), OwnKey: x.claim.ownKey, OwnKeyRaw: x.claim.ownKeyRaw,
-		Wait: patience(x.header), Request: x.request(body),
+		Fence: x.claim.fence, FlowVersion: x.claim.flowVersion, Request: x.request(body),
+	}
+	var asked bool
+	if call.Wait, asked = patience(x.header); asked {
+		call.HeldWait = call.Wait
 	}
 	class, journaled := x.journal.Class(&call.Request)
 	if class == classify.Read && !journaled && !x.wantsRecord() && !x.wasJournaled(ctx) {
@@ -34,8 +39,21 @@ func (x *exchange) forward(ctx context.Context) {
 		x.refuse(refusal)
 		return
 	}
+	if x.claim.call == "" {
+		call.Ordinal = x.counted()
+	}
+	defer x.journal.KeepLease(call.Key.Namespace, call.Key.Run, call.Fence, x.conn.present)()
 	s := &stream{exchange: x}
-	x.conclude(ctx, s, x.journal.Do(ctx, &call, s))
+	reply := x.journal.Do(ctx, &call, s)
+	x.claim.call = call.Key.Call
+	x.journal.Ended(reply, x.conclude(ctx, s, reply))
+}
+
+// counted says what is known of a call that its agent has no id for.
+func (x *exchange) counted() *journal.Counted {
+	life, _ := x.claim.life()
+	tie, isRetry := sdkRetry(x.header)
+	return &journal.Counted{Incarnation: life, Tie: cmp.Or(x.claim.tie, tie), Retry: isRetry, Alive: x.conn.present}
 }
 
 // wasJournaled reports whether a call that would be passed through as a read
@@ -76,8 +94,14 @@ func (x *exchange) wantsRecord() bool {
 func (x *exchange) needIdentity() *journal.Refusal {
 	const ways = " Name it in one of these ways: the header fields Counterfoil-Run, Counterfoil-Turn and Counterfoil-Call; " +
 		"a base URL that begins with /@run:turn:call/; W3C baggage with counterfoil.run, counterfoil.turn and counterfoil.call; " +
-		"or an Idempotency-Key of your own. Nothing was sent."
+		"or an Idempotency-Key of your own. An agent that has no ids can say which of its lives this is instead, with a base URL that begins with " +
+		"/@run;i=N/ or the field Counterfoil-Incarnation, N growing by 1 with each start: then equal calls are counted. Nothing was sent."
+	_, isCounted := x.claim.life()
 	switch {
+	case x.claim.call == "" && isCounted && x.claim.run == "":
+		return &journal.Refusal{Problem: MissingKey, Detail: "This request names an incarnation or a fence but no run, and calls are told apart by run." + ways}
+	case x.claim.call == "" && isCounted:
+		return nil
 	case x.claim.call == "":
 		return &journal.Refusal{Problem: MissingKey, Detail: "This request may change something outside, so it needs the id of its tool call, the same at every repeat." + ways}
 	case x.claim.run == "":
@@ -87,9 +111,9 @@ func (x *exchange) needIdentity() *journal.Refusal {
 }
 
 // patience is how long the client wants to wait (Prefer: wait=N, RFC 7240
-// section 4.3). What cannot be read is passed over, as preferences are; so is
+// section 4.3), and whether it said so. What cannot be read is passed over, as preferences are; so is
 // respond-async.
-func patience(h classify.Header) time.Duration {
+func patience(h classify.Header) (wait time.Duration, asked bool) {
 	for i := range h {
 		if !strings.EqualFold(h[i].Name, "Prefer") {
 			continue
@@ -102,9 +126,9 @@ func patience(h classify.Header) time.Duration {
 			}
 			seconds, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 31)
 			if err == nil {
-				return min(time.Duration(seconds)*time.Second, journal.WaitMax)
+				return min(time.Duration(seconds)*time.Second, journal.WaitMax), true
 			}
 		}
 	}
-	return journal.WaitDefault
+	return journal.WaitDefault, false
 }

@@ -19,6 +19,8 @@ type identity struct {
 	run, turn, call string
 	// incarnation counts the lives of an agent, nil if none was named.
 	incarnation *uint32
+	// fence is the number of the run's lease, 0 if none was named.
+	fence keystore.Fence
 }
 
 // A claim is whose call a request is, all sources taken together.
@@ -27,6 +29,23 @@ type claim struct {
 	// ownKey is the Idempotency-Key that the client chose itself, where that
 	// alone is the identity; ownKeyRaw is its spelling.
 	ownKey, ownKeyRaw string
+	// byKey says that the call's id is the Idempotency-Key.
+	byKey bool
+	// flowVersion is the version of the flow that the agent runs.
+	flowVersion string
+	// tie is the key that an SDK made up for its own tries of one call.
+	tie string
+}
+
+// life is the incarnation that a request names; a fence serves as one.
+func (c *claim) life() (n uint64, named bool) {
+	switch {
+	case c.incarnation != nil:
+		return uint64(*c.incarnation), true
+	case c.fence != 0:
+		return uint64(c.fence), true
+	}
+	return 0, false
 }
 
 // Errors of an identity. Their texts go to the client.
@@ -39,7 +58,7 @@ var (
 // header fields, then baggage, then for the call alone the Idempotency-Key
 // (design section 3.2). defaultRun may be empty.
 func identify(path identity, h classify.Header, defaultRun string) (claim, error) {
-	fields, err := fieldIdentity(h)
+	fields, flowVersion, err := fieldIdentity(h)
 	if err != nil {
 		return claim{}, err
 	}
@@ -47,7 +66,7 @@ func identify(path identity, h classify.Header, defaultRun string) (claim, error
 	if err != nil {
 		return claim{}, err
 	}
-	var c claim
+	c := claim{flowVersion: flowVersion}
 	for _, source := range [...]*identity{&path, &fields, &baggage} {
 		c.fill(source)
 	}
@@ -57,7 +76,10 @@ func identify(path identity, h classify.Header, defaultRun string) (claim, error
 		if err != nil {
 			return claim{}, err
 		}
-		c.call = key
+		if isInvented(key) {
+			c.tie, key, raw = key, "", ""
+		}
+		c.call, c.byKey = key, key != ""
 		if !named {
 			c.ownKey, c.ownKeyRaw = key, raw
 		}
@@ -83,11 +105,15 @@ func (id *identity) fill(lesser *identity) {
 	if id.incarnation == nil {
 		id.incarnation = lesser.incarnation
 	}
+	if id.fence == 0 {
+		id.fence = lesser.fence
+	}
 }
 
-// fieldIdentity reads Counterfoil-Run, -Turn, -Call and -Incarnation.
-func fieldIdentity(h classify.Header) (id identity, err error) {
-	var incarnation string
+// fieldIdentity reads Counterfoil-Run, -Turn, -Call, -Incarnation, -Fence and
+// -Flow-Version.
+func fieldIdentity(h classify.Header) (id identity, flowVersion string, err error) {
+	var incarnation, fence string
 	for i := range h {
 		f := &h[i]
 		if !isOwn(f.Name) {
@@ -104,12 +130,18 @@ func fieldIdentity(h classify.Header) (id identity, err error) {
 			if err = once(&incarnation, "Counterfoil-Incarnation", f.Value); err == nil {
 				id.incarnation, err = parseIncarnation(f.Value)
 			}
+		case strings.EqualFold(rest, "Fence"):
+			if err = once(&fence, "Counterfoil-Fence", f.Value); err == nil {
+				id.fence, err = parseFence(f.Value)
+			}
+		case strings.EqualFold(rest, "Flow-Version"):
+			err = once(&flowVersion, "Counterfoil-Flow-Version", f.Value)
 		}
 		if err != nil {
-			return identity{}, err
+			return identity{}, "", err
 		}
 	}
-	return id, nil
+	return id, flowVersion, nil
 }
 
 // once sets a part that may be repeated, but not with another value.
@@ -194,8 +226,8 @@ func foreignBaggage(value string) string {
 	return strings.Trim(strings.Join(kept, ","), " \t")
 }
 
-// clientKey returns the Idempotency-Key that the client chose, bare, and its
-// spelling. A key that an SDK made up is none.
+// clientKey returns the Idempotency-Key that the client sent, bare, and its
+// spelling.
 func clientKey(h classify.Header) (key, raw string, err error) {
 	for i := range h {
 		if !strings.EqualFold(h[i].Name, idempotencyKey) {
@@ -212,9 +244,6 @@ func clientKey(h classify.Header) (key, raw string, err error) {
 			return "", "", partError{idempotencyKey, errTwoValues}
 		}
 		key, raw = k, h[i].Value
-	}
-	if isInvented(key) {
-		return "", "", nil
 	}
 	return key, raw, nil
 }
@@ -245,6 +274,29 @@ func unquote(s string) (string, error) {
 		b.WriteByte(c)
 	}
 	return "", errQuotedKey
+}
+
+// discount takes a key that looks like any other for one that an SDK made up, where
+// that can be told and the call can be known without it: Stripe's SDKs send a
+// random UUID with each POST where they are given no key.
+func (c *claim) discount(h classify.Header) {
+	_, isCounted := c.life()
+	if isCounted && c.byKey && c.run != keystore.NoPart && isRandomUUID(c.call) && h.Has("X-Stripe-Client-User-Agent") {
+		c.tie, c.call, c.byKey, c.ownKey, c.ownKeyRaw = c.call, "", false, "", ""
+	}
+}
+
+// isRandomUUID reports whether s is a UUID of version 4 (RFC 9562 section 5.4).
+func isRandomUUID(s string) bool {
+	if len(s) != 36 || s[14] != '4' || strings.IndexByte("89abAB", s[19]) < 0 {
+		return false
+	}
+	for i := range len(s) {
+		if isDash := i == 8 || i == 13 || i == 18 || i == 23; isDash != (s[i] == '-') || !isDash && !isHex(s[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // inventedPrefixes begin the keys that SDKs make up anew in each process. A

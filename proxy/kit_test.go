@@ -203,6 +203,7 @@ type setup struct {
 	proxy    func(*Config)
 	upstream func(*journal.Upstream)
 	wire     func(*upstream.Config)
+	store    func(keystore.Store) keystore.Store // what the journal gets
 }
 
 // start runs a stack whose upstreams "tickets" and "other" are the provider.
@@ -241,7 +242,11 @@ func open(t testing.TB, s setup, disk *storetest.Disk) *stack {
 		}
 		known = append(known, ju)
 	}
-	if st.journal, err = journal.New(journal.Config{Store: store, Upstreams: known}); err != nil {
+	jc := journal.Config{Store: store, Upstreams: known}
+	if s.store != nil {
+		jc.Store = s.store(store)
+	}
+	if st.journal, err = journal.New(jc); err != nil {
 		t.Fatal(err)
 	}
 	cfg.Journal = st.journal

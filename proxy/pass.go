@@ -53,7 +53,7 @@ func (x *exchange) relay(resp *classify.Response) bool {
 			x.refuse(unanswered(&classify.Response{Evidence: classify.Lost, Reason: resp.Reason}))
 			return false
 		}
-		x.whole(&a, body)
+		_ = x.whole(&a, body) // the connection is closed then
 		return true
 	}
 	out := x.begin(&a)

@@ -147,7 +147,7 @@ func isHex(c byte) bool {
 	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f'
 }
 
-// A pathIdentity is what a path's first segment, "@run:turn:call;i=N", says.
+// A pathIdentity is what a path's first segment, "@run:turn:call;i=N;f=N", says.
 type pathIdentity struct {
 	parts identity
 	// segment is its spelling without the call, for links that lead back: a
@@ -184,12 +184,35 @@ func parseIdentity(s string) (p pathIdentity, err error) {
 		return p, nil
 	}
 	p.segment += ";" + params
-	n, found := strings.CutPrefix(params, "i=")
-	if !found {
-		return p, errors.New("the path's identity has a parameter that is not ;i=N")
+	return p, p.parts.parameters(params)
+}
+
+// parameters reads ;i=N and ;f=N, in either order.
+func (id *identity) parameters(params string) (err error) {
+	for param := range strings.SplitSeq(params, ";") {
+		name, value, _ := strings.Cut(param, "=")
+		switch {
+		case name == "i" && id.incarnation == nil:
+			id.incarnation, err = parseIncarnation(value)
+		case name == "f" && id.fence == 0:
+			id.fence, err = parseFence(value)
+		default:
+			err = errors.New("the path's identity has a parameter that is neither ;i=N nor ;f=N, or one of them twice")
+		}
+		if err != nil {
+			return err
+		}
 	}
-	p.parts.incarnation, err = parseIncarnation(n)
-	return p, err
+	return nil
+}
+
+// parseFence reads a decimal number of at most eighteen digits, not 0.
+func parseFence(s string) (keystore.Fence, error) {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || len(s) > 18 || n == 0 {
+		return 0, errors.New("a fence is a positive whole number of at most eighteen digits: send the one that acquiring the run's lease gave")
+	}
+	return keystore.Fence(n), nil
 }
 
 // parseIncarnation reads a decimal number of at most nine digits.

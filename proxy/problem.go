@@ -29,21 +29,8 @@ const (
 	Overloaded         journal.Problem = "overloaded"
 )
 
-// The problems of the protocol that nothing raises yet.
-const (
-	BudgetExhausted     journal.Problem = "budget-exhausted"
-	FlowVersionMismatch journal.Problem = "flow-version-mismatch"
-	PlanConflict        journal.Problem = "plan-conflict"
-	NotInPlan           journal.Problem = "not-in-plan"
-	LeaseHeld           journal.Problem = "lease-held"
-	ResultConflict      journal.Problem = "result-conflict"
-	Fenced              journal.Problem = "fenced"
-	ETagMismatch        journal.Problem = "etag-mismatch"
-	ItemExists          journal.Problem = "item-exists"
-	ReceiptRequired     journal.Problem = "receipt-required"
-	Diverged            journal.Problem = "diverged"
-	FenceRequired       journal.Problem = "fence-required"
-)
+// ResultConflict is a problem of the protocol that nothing raises yet.
+const ResultConflict journal.Problem = "result-conflict"
 
 // sameKey says whether the same request under the same key, later and by
 // itself, may bring an answer.
@@ -84,7 +71,7 @@ var problems = [...]struct {
 	{InvalidPath, 400, "The path is not valid", pointless, harmless},
 	{journal.InvalidRequest, 400, "The request is not valid", pointless, harmless},
 	{Unauthorized, 401, "The token is missing or wrong", pointless, harmless},
-	{BudgetExhausted, 403, "The budget is used up", pointless, unlessEffect},
+	{journal.BudgetExhausted, 403, "The budget is used up", pointless, unlessEffect},
 	{journal.PrincipalMismatch, 403, "The call belongs to another credential", pointless, unlessEffect},
 	{journal.Denied, 403, "A person refused the call", pointless, harmful},
 	{HostNotAllowed, 403, "The host or origin is not allowed", pointless, harmless},
@@ -94,24 +81,24 @@ var problems = [...]struct {
 	{RequestTimeout, 408, "The request came too slowly", worthwhile, harmless},
 	{journal.InProgress, 409, "The call is in progress", worthwhile, harmful},
 	{journal.BodyNotKept, 409, "The answer was not kept", pointless, harmful},
-	{FlowVersionMismatch, 409, "The run has another flow version", pointless, unlessEffect},
-	{PlanConflict, 409, "The turn has another plan", pointless, unlessEffect},
-	{NotInPlan, 409, "The turn's plan does not name the call", pointless, unlessEffect},
-	{LeaseHeld, 409, "Another holds the run's lease", worthwhile, unlessEffect},
+	{journal.FlowVersionMismatch, 409, "The run has another flow version", pointless, unlessEffect},
+	{journal.PlanConflict, 409, "The turn has another plan", pointless, unlessEffect},
+	{journal.NotInPlan, 409, "The turn's plan does not name the call", pointless, unlessEffect},
+	{journal.LeaseHeld, 409, "Another holds the run's lease", worthwhile, unlessEffect},
 	{ResultConflict, 409, "The run has another result", pointless, unlessEffect},
 	{journal.ReceiptExpired, 410, "The receipt is no longer kept", pointless, harmful},
 	{journal.CallAbandoned, 410, "The call was given up", pointless, harmful},
-	{Fenced, 412, "A newer holder has the run", pointless, unlessEffect},
-	{ETagMismatch, 412, "The item has another version", pointless, harmless},
-	{ItemExists, 412, "The item exists", pointless, harmless},
-	{ReceiptRequired, 412, "The call that is required has no receipt", pointless, harmless},
+	{journal.Fenced, 412, "A newer holder has the run", pointless, unlessEffect},
+	{journal.ETagMismatch, 412, "The item has another version", pointless, harmless},
+	{journal.ItemExists, 412, "The item exists", pointless, harmless},
+	{journal.ReceiptRequired, 412, "The call that is required has no receipt", pointless, harmless},
 	{journal.InputTooLarge, 413, "The request is too large", pointless, harmless},
 	{journal.KeyReused, 422, "The key belongs to another request", pointless, unlessEffect},
 	{journal.UnknownOutcome, 423, "Nobody can tell whether the call had its effect", pointless, harmful},
 	{journal.RunPaused, 423, "The run is paused", pointless, unlessEffect},
 	{journal.ApprovalRequired, 423, "A person has to approve the call", pointless, harmful},
-	{Diverged, 423, "The run does not repeat its earlier steps", pointless, unlessEffect},
-	{FenceRequired, 428, "The call names no fence", pointless, unlessEffect},
+	{journal.Diverged, 423, "The run does not repeat its earlier steps", pointless, unlessEffect},
+	{journal.FenceRequired, 428, "The call names no fence", pointless, unlessEffect},
 	{HeaderTooLarge, 431, "The header is too large", pointless, harmless},
 	{UpgradeUnsupported, 501, "Upgrades are not supported", pointless, harmless},
 	{journal.UpstreamUnreachable, 502, "The upstream cannot be reached", worthwhile, unlessEffect},
@@ -163,6 +150,15 @@ type Document struct {
 	Turn           string `json:"turn,omitempty"`
 	Call           string `json:"call,omitempty"`
 	Key            string `json:"key,omitempty"`
+	// Fence and Owner are the newest of the run's lease, FlowVersion the version
+	// that it is pinned to, where the problem is about them.
+	Fence       uint64 `json:"fence,omitempty"`
+	Owner       string `json:"owner,omitempty"`
+	FlowVersion string `json:"flow_version,omitempty"`
+	// ETag is the item's present one, which is in the header too; Operation the
+	// number, from 0, of the operation of a batch that failed.
+	ETag      string `json:"etag,omitempty"`
+	Operation *int   `json:"operation,omitempty"`
 	// Error says it again for SDKs that do not go by the status: Stripe's for
 	// Node returns any JSON without this member as the object asked for.
 	Error SDKError `json:"error"`
@@ -183,12 +179,16 @@ func document(r *journal.Refusal, k keystore.Key, sentKey, instance string) (Doc
 		Type: problemType + string(form.name), Title: form.title, Status: form.status, Detail: r.Detail, Instance: instance,
 		SafeToRetry: bool(form.same), SafeNewKey: form.anew.safe(r.EffectPossible), UpstreamStatus: r.UpstreamStatus,
 		Run: k.Run, Turn: k.Turn, Call: k.Call, Key: sentKey,
+		Fence: uint64(r.Fence), Owner: r.Owner, FlowVersion: r.FlowVersion, ETag: r.ETag, Operation: r.Operation,
 		Error: SDKError{Type: "api_error", Code: string(form.name), Message: r.Detail},
 	}
 	h := classify.Header{{Name: "Content-Type", Value: "application/problem+json"}, {Name: "Cache-Control", Value: "no-store"}}
 	if r.RetryAfter > 0 {
 		seconds := (r.RetryAfter + time.Second - 1) / time.Second
 		h = append(h, classify.Field{Name: "Retry-After", Value: strconv.Itoa(int(seconds))})
+	}
+	if r.ETag != "" {
+		h = append(h, classify.Field{Name: "ETag", Value: r.ETag})
 	}
 	if stops(form.status) {
 		h = append(h, classify.Field{Name: "x-should-retry", Value: "false"}, classify.Field{Name: "stripe-should-retry", Value: "false"})
@@ -227,7 +227,7 @@ func (x *exchange) refuseReply(r *journal.Reply) {
 		h = append(h, classify.Field{Name: "Allow", Value: x.allowed()})
 	}
 	body := d.body()
-	x.whole(&answer{status: d.Status, header: h, own: ownFields(r), length: int64(len(body))}, body)
+	_ = x.whole(&answer{status: d.Status, header: h, own: ownFields(r), length: int64(len(body))}, body) // the connection is closed then
 }
 
 // logRefusal warns of what is refused before the journal hears of it: no other

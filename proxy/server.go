@@ -32,11 +32,15 @@ const (
 	bodyBytesSmall = 256 << 10
 )
 
-// Records is what the agent API reads: a [keystore.Store].
+// Records is what the agent API reads and writes: a [keystore.Store].
 type Records interface {
+	keystore.RunStore
+	keystore.ItemStores
+
 	Call(ctx context.Context, k keystore.Key) (*keystore.Record, error)
 	ReadBody(ctx context.Context, b keystore.Body, fn func(piece []byte) error) error
 	Run(ctx context.Context, namespace, run string) (keystore.RunSummary, error)
+	Runs(ctx context.Context, namespace string, p keystore.Page) (keystore.List[keystore.RunSummary], error)
 	Calls(ctx context.Context, namespace, run string, p keystore.Page) (keystore.List[*keystore.Record], error)
 }
 
@@ -61,6 +65,9 @@ type Config struct {
 	Namespace string
 	// Run is the run of requests that name none; "" means that there is none.
 	Run string
+	// Fence is the fence of requests for Run that name none, 0 while there is
+	// none; nil means that there never is. It is called for each such request.
+	Fence func() keystore.Fence
 	// AllowedHosts are names, besides loopback, *.localhost and the address
 	// that the connection came to, that Host and Origin may have.
 	AllowedHosts []string
@@ -158,6 +165,7 @@ type Server struct {
 	// manyNamespaces: the tokens are of more than one tenant.
 	manyNamespaces bool
 	run            string
+	fence          func() keystore.Fence
 	guard          guard
 	adminURL       string
 	limits         Limits
@@ -185,7 +193,7 @@ type token struct {
 func New(cfg Config) (*Server, error) {
 	s := &Server{
 		journal: cfg.Journal, records: cfg.Records, origins: make(map[string]*origin, len(cfg.Upstreams)),
-		namespace: cfg.Namespace, run: cfg.Run, guard: newGuard(cfg.AllowedHosts),
+		namespace: cfg.Namespace, run: cfg.Run, fence: cfg.Fence, guard: newGuard(cfg.AllowedHosts),
 		adminURL: strings.TrimRight(cfg.AdminURL, "/"), log: cfg.Logger, observe: cfg.Observe,
 	}
 	var errs []error
@@ -201,8 +209,11 @@ func New(cfg Config) (*Server, error) {
 		s.namespace = "default"
 	}
 	complain("namespace", keystore.ValidatePart(s.namespace))
-	if s.run != "" {
+	switch {
+	case s.run != "":
 		complain("run", keystore.ValidatePart(s.run))
+	case s.fence != nil:
+		errs = append(errs, errors.New("a fence is of a run, and none is configured"))
 	}
 	var err error
 	s.limits, err = cfg.Limits.withDefaults()

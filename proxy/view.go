@@ -5,12 +5,6 @@ import (
 	"counterfoil/keystore"
 )
 
-func viewRun(s *keystore.RunSummary, calls keystore.List[*keystore.Record]) *view.Run {
-	v := view.RunOf(s, view.Agent)
-	v.Calls = viewCalls(calls)
-	return v
-}
-
 func viewCalls(l keystore.List[*keystore.Record]) *view.List[*view.Call] {
 	return view.ListOf(l, viewCall)
 }

@@ -20,6 +20,7 @@ import (
 
 	"counterfoil/classify"
 	"counterfoil/internal/admin"
+	"counterfoil/internal/journal"
 	"counterfoil/keystore"
 	"counterfoil/keystore/storetest"
 )
@@ -47,7 +48,12 @@ func newOperator(t *testing.T, token string) *operator {
 	if o.store, err = storetest.OpenMemory(o.disk, o.clock.Now); err != nil {
 		t.Fatal(err)
 	}
-	server, err := admin.New(admin.Config{Listen: "127.0.0.1:0", Token: token, Store: o.store, Metrics: admin.NewMetrics("test", o.clock.Now)})
+	calls, err := journal.New(journal.Config{Store: o.store, Now: o.clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(calls.Close)
+	server, err := admin.New(admin.Config{Listen: "127.0.0.1:0", Token: token, Store: o.store, Calls: calls, Metrics: admin.NewMetrics("test", o.clock.Now)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -442,7 +448,7 @@ func TestHealth(t *testing.T) {
 
 func TestWordsThatAreNoCommand(t *testing.T) {
 	o := newOperator(t, "")
-	o.fails(2, `"nosuch" is no command. The commands are check, `, "nosuch")
+	o.fails(2, `"nosuch" is no command. The commands are approve, check, `, "nosuch")
 	o.fails(2, "did you mean resolve? The commands", "reslove") //nolint:misspell // meant
 	o.fails(2, "unknown, version; see sidecar --help", "nosuch")
 	if out := o.prints("--version"); out != "counterfoil "+versionText()+"\n" || out != o.prints("version") {

@@ -123,8 +123,10 @@ func (c clock) age(t time.Time) string {
 }
 
 // keyText is a call's key as resolve and show take it.
-func keyText(c *view.Call) string {
-	key := runText(c.Run) + ":" + keystore.EncodePart(c.Turn) + ":" + keystore.EncodePart(c.Call)
+func keyText(c *view.Call) string { return printedKey(c.Run, c.Turn, c.Call) }
+
+func printedKey(run, turn, call string) string {
+	key := runText(run) + ":" + keystore.EncodePart(turn) + ":" + keystore.EncodePart(call)
 	return strings.ReplaceAll(key, ":=", ":%3D") // or the parser of flags drops it behind -:
 }
 

@@ -69,7 +69,7 @@ func (c *client) resolve(cmd *cobra.Command, key string, o *order) error {
 	if in.Decision, err = o.decision(); err != nil {
 		return err
 	}
-	if in.Actor, err = c.actor(o); err != nil {
+	if in.Actor, err = c.actor(o.actor); err != nil {
 		return err
 	}
 	givesReceipt := cmd.Flags().Changed("status") || o.contentType != "" || o.bodyFile != ""
@@ -109,8 +109,9 @@ func (o *order) decision() (admin.Decision, error) {
 	return named[0], nil
 }
 
-func (c *client) actor(o *order) (string, error) {
-	for _, name := range []string{o.actor, c.env.variables["USER"], c.env.variables["LOGNAME"]} {
+// actor is who decides: as given, else who is logged in.
+func (c *client) actor(given string) (string, error) {
+	for _, name := range []string{given, c.env.variables["USER"], c.env.variables["LOGNAME"]} {
 		if name != "" {
 			return name, nil
 		}

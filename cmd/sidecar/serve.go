@@ -240,6 +240,7 @@ func (s *sidecar) upstream(u *config.Upstream) (*journal.Upstream, error) {
 		Name: u.Name, Origin: strings.TrimSuffix(u.URL, "/"), Sender: sender, Finder: finder, Adapter: adapter,
 		Rules: u.Compiled.Rules, Outcomes: u.Compiled.Outcomes, Secrets: u.Compiled.Secrets, Ignore: u.Compiled.Ignore,
 		FirstByte: u.Timeouts.FirstByte, Bind: bindings[u.Bind], PauseOnUnknown: u.PauseOnUnknown == config.PauseRun, RecordReads: u.RecordReads,
+		HoldDiverged: u.OnDivergence == config.HoldDivergence,
 	}
 	if u.Auth.Header != "" {
 		made.Auth = classify.Field{Name: u.Auth.Header, Value: string(u.Auth.Value)}
@@ -298,7 +299,7 @@ func (s *sidecar) build(store keystore.Store, upstreams []*journal.Upstream, l *
 	}
 	s.admin, err = admin.New(admin.Config{
 		Listen: string(s.cfg.AdminListen), Token: string(s.cfg.AdminToken), AllowedHosts: s.cfg.AllowedHosts, Namespace: s.cfg.Namespace,
-		Store: store, Metrics: s.metrics, Logger: s.log,
+		Store: store, Calls: s.journal, Metrics: s.metrics, Logger: s.log,
 	})
 	return err
 }

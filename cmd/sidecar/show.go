@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -122,6 +124,11 @@ func (c *client) printRun(run *view.Run) error {
 	facts.row("namespace", run.Namespace)
 	facts.row("state", runState(run))
 	facts.row("calls", strings.TrimSuffix(fmt.Sprintf("%d: %s", calls, states), ": "))
+	facts.fact("flow version", run.FlowVersion)
+	facts.fact("labels", labelsText(run.Labels))
+	facts.fact("budget", budgetText(run))
+	facts.fact("lease", leaseText(run.Lease))
+	facts.fact("replay", replayText(at, run.Replay))
 	facts.row("created", at.when(run.CreatedAt))
 	facts.row("changed", at.when(run.UpdatedAt))
 	facts.fact("ended", at.when(run.EndedAt))
@@ -141,4 +148,40 @@ func (c *client) printRun(run *view.Run) error {
 	}
 	c.printMore(run.Calls.Next)
 	return nil
+}
+
+func labelsText(labels map[string]string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		parts = append(parts, name+"="+labels[name])
+	}
+	return strings.Join(parts, ", ")
+}
+
+// budgetText is how much of a run's budget is used; empty if it has none.
+func budgetText(run *view.Run) string {
+	b := run.Budget
+	if b == nil {
+		return ""
+	}
+	var parts []string
+	if b.Effects != nil {
+		parts = append(parts, fmt.Sprintf("%d of %d effects begun", run.Begun.Effects, *b.Effects))
+	}
+	for _, upstream := range slices.Sorted(maps.Keys(b.Upstreams)) {
+		parts = append(parts, fmt.Sprintf("%d of %d at %s", run.Begun.Upstreams[upstream], b.Upstreams[upstream], upstream))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// replayText is how far an agent without call ids has come with its repeats.
+func replayText(at clock, r *view.Replay) string {
+	if r == nil {
+		return ""
+	}
+	text := fmt.Sprintf("incarnation %d has repeated %d of %d earlier effects", r.Incarnation, r.Repeated, r.Earlier)
+	if !r.DivergedAt.IsZero() {
+		text += "; diverged " + at.when(r.DivergedAt)
+	}
+	return text
 }

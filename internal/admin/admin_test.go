@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"counterfoil/classify"
+	"counterfoil/internal/journal"
 	"counterfoil/keystore"
 	"counterfoil/keystore/storetest"
 )
@@ -69,7 +70,7 @@ func (b *bench) open(store keystore.Store, change func(*Config)) {
 	t.Helper()
 	b.store = store
 	cfg := Config{
-		Listen: "127.0.0.1:0", Store: b.store, Metrics: NewMetrics("v0.0.0-test", b.clock.Now),
+		Listen: "127.0.0.1:0", Store: b.store, Calls: b.calls(), Metrics: NewMetrics("v0.0.0-test", b.clock.Now),
 		Logger: slog.New(slog.NewJSONHandler(b.log, nil)),
 	}
 	if change != nil {
@@ -101,6 +102,17 @@ func (b *bench) open(store keystore.Store, change func(*Config)) {
 			t.Error(err)
 		}
 	})
+}
+
+// calls is a journal without upstreams over the store.
+func (b *bench) calls() *journal.Journal {
+	b.t.Helper()
+	j, err := journal.New(journal.Config{Store: b.store, Now: b.clock.Now})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(j.Close)
+	return j
 }
 
 func key(call string) keystore.Key {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"counterfoil/internal/journal"
 	"counterfoil/keystore/storetest"
 )
 
@@ -105,7 +106,11 @@ func TestBeyondLoopbackATokenIsNeeded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = New(Config{Listen: row.listen, Token: row.token, Store: store, Metrics: NewMetrics("", time.Now)})
+		calls, err := journal.New(journal.Config{Store: store})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = New(Config{Listen: row.listen, Token: row.token, Store: store, Calls: calls, Metrics: NewMetrics("", time.Now)})
 		if (err == nil) != row.ok {
 			t.Errorf("%q with token %q: %v", row.listen, row.token, err)
 		}

@@ -18,6 +18,11 @@ func Observe(m *Metrics, log *slog.Logger) journal.Observer {
 			write(l)
 		},
 		Settled: settlements(log),
+		Diverged: func(k keystore.Key, upstream string) {
+			m.diverged.WithLabelValues(upstream).Inc()
+			log.LogAttrs(context.Background(), slog.LevelWarn, "an agent does not repeat its earlier steps: a new effect comes before all of them were repeated",
+				append(identity(k), slog.String("upstream", upstream))...)
+		},
 		Trouble: func(what string, k keystore.Key, err error) {
 			m.troubled(err)
 			attrs := []slog.Attr{slog.Any("error", err)}

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 
 	"counterfoil/classify"
 	"counterfoil/internal/journal"
+	"counterfoil/internal/view"
 	"counterfoil/keystore"
 )
 
@@ -28,7 +30,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 	handler  http.Handler
 
-	executions, requests, attempts, resends, lookups *prometheus.CounterVec
+	executions, requests, attempts, resends, lookups, diverged *prometheus.CounterVec
 
 	requestSeconds *prometheus.HistogramVec
 	commitSeconds  prometheus.Histogram
@@ -61,6 +63,8 @@ func NewMetrics(version string, now func() time.Time) *Metrics {
 	m.attempts = counter("counterfoil_attempts_total", "Attempts made at calls, resends included.", "upstream")
 	m.resends = counter("counterfoil_resends_total", "Attempts made under the same provider key while an earlier one was in doubt.", "upstream")
 	m.lookups = counter("counterfoil_lookups_total", "Times a provider was asked whether an effect exists.", "upstream")
+	m.diverged = counter("counterfoil_diverged_total",
+		"New effects of agents without call ids that came, or were held, before all effects of their earlier incarnations had been repeated.", "upstream")
 	m.requestSeconds = prometheus.NewHistogramVec(histogram("counterfoil_request_duration_seconds",
 		"Time from a request to its answer, waits and recovery included.",
 		[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 600}), []string{"class"})
@@ -73,7 +77,7 @@ func NewMetrics(version string, now func() time.Time) *Metrics {
 		"Bytes that one commit of the journal wrote.", prometheus.ExponentialBuckets(256, 4, 9)))
 	m.troubles = prometheus.NewCounter(prometheus.CounterOpts{Name: "counterfoil_troubles_total",
 		Help: "Things that went wrong inside the sidecar. The log says what."})
-	m.registry.MustRegister(m.executions, m.requests, m.attempts, m.resends, m.lookups, m.requestSeconds,
+	m.registry.MustRegister(m.executions, m.requests, m.attempts, m.resends, m.lookups, m.diverged, m.requestSeconds,
 		m.commitSeconds, m.commitOps, m.commitBytes, m.troubles, buildInfo(version),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: storeTimeout})
@@ -171,7 +175,7 @@ type storeCollector struct {
 	store                                 keystore.Store
 	now                                   func() time.Time
 	pending, inDoubt, unknown, held, full *prometheus.Desc
-	oldestUnknown, disk                   *prometheus.Desc
+	oldestUnknown, oldestHeld, disk       *prometheus.Desc
 }
 
 func newStoreCollector(store keystore.Store, now func() time.Time) *storeCollector {
@@ -184,6 +188,8 @@ func newStoreCollector(store keystore.Store, now func() time.Time) *storeCollect
 		oldestUnknown: desc("counterfoil_calls_unknown_oldest_age_seconds",
 			"For how long the oldest unknown call has been waiting for a person; 0 if there is none."),
 		held: desc("counterfoil_calls_held", "Calls that wait for an approval and were never sent."),
+		oldestHeld: desc("counterfoil_calls_held_oldest_age_seconds",
+			"For how long the oldest held call has been waiting for a person; 0 if there is none."),
 		full: desc("counterfoil_store_full", "1 while the reserve of free disk is reached and new effects are refused, else 0."),
 		disk: desc("counterfoil_store_disk_bytes", "What the journal takes on disk; 0 where it is not known."),
 	}
@@ -203,12 +209,28 @@ func (c *storeCollector) Collect(to chan<- prometheus.Metric) {
 	gauge(c.unknown, float64(stats.Unknown))
 	gauge(c.held, float64(stats.Held))
 	gauge(c.oldestUnknown, age(stats.OldestUnknown, c.now()).Seconds())
+	gauge(c.oldestHeld, age(c.heldSince(stats.Held), c.now()).Seconds())
 	gauge(c.disk, float64(stats.DiskBytes))
 	full := 0.0
 	if stats.Full {
 		full = 1
 	}
 	gauge(c.full, full)
+}
+
+// heldSince is since when the oldest of so many held calls has been held; 0 if it
+// cannot be read now.
+func (c *storeCollector) heldSince(held int) keystore.Instant {
+	if held == 0 {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
+	list, err := c.store.Unsettled(ctx, keystore.Held, keystore.Page{Limit: 1})
+	if err != nil || len(list.Items) == 0 {
+		return 0
+	}
+	return keystore.At(view.HeldSince(list.Items[0]))
 }
 
 // age is how long ago i was, never less than 0: the store's clock may be ahead.

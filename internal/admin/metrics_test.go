@@ -62,6 +62,7 @@ func exercised(t *testing.T) *bench {
 	b.server.metrics.RequestDone(Request{Outcome: journal.Refused, Problem: "missing-key"})
 	b.server.metrics.CommitObserved(5, 3000, 2*time.Millisecond)
 	o.Trouble("the store refused an operation", key("a"), keystore.ErrUnavailable)
+	o.Diverged(key("a"), "tickets")
 	return b
 }
 
@@ -90,6 +91,7 @@ func TestMetricsCount(t *testing.T) {
 		`counterfoil_commit_operations_bucket{le="8"} 1`,
 		`counterfoil_commit_bytes_sum 3000`,
 		`counterfoil_troubles_total 1`,
+		`counterfoil_diverged_total{upstream="tickets"} 1`,
 		`counterfoil_calls_pending 1`,
 		`counterfoil_calls_in_doubt 0`,
 		`counterfoil_calls_held 0`,
@@ -256,6 +258,17 @@ func TestCallsThatNobodyAsksForAreLogged(t *testing.T) {
 			if len(lines) != 2 || !strings.Contains(lines[i], w) {
 				t.Errorf("%s is not in line %d of %q", w, i, lines)
 			}
+		}
+	}
+}
+
+func TestDivergenceIsLogged(t *testing.T) {
+	log := &lockedBuffer{}
+	Observe(NewMetrics("", time.Now), slog.New(slog.NewJSONHandler(log, nil))).Diverged(key("auto-0123456789ab-0"), "tickets")
+	line := log.String()
+	for _, want := range []string{`"level":"WARN"`, `"call":"auto-0123456789ab-0"`, `"upstream":"tickets"`} {
+		if !strings.Contains(line, want) {
+			t.Errorf("%s is not in %q", want, line)
 		}
 	}
 }

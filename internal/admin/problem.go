@@ -24,6 +24,7 @@ const (
 	NotFound             Problem = "not-found"
 	MethodNotAllowed     Problem = "method-not-allowed"
 	NotUnknown           Problem = "not-unknown"
+	NotHeld              Problem = "not-held"
 	InputTooLarge        Problem = "input-too-large"
 	UnsupportedMediaType Problem = "unsupported-media-type"
 	RecordUnreadable     Problem = "record-unreadable"
@@ -42,6 +43,7 @@ var problems = map[Problem]struct {
 	NotFound:             {http.StatusNotFound, "Nothing is on record under that name"},
 	MethodNotAllowed:     {http.StatusMethodNotAllowed, "The method is not allowed here"},
 	NotUnknown:           {http.StatusConflict, "The call is not unknown"},
+	NotHeld:              {http.StatusConflict, "The call is not held"},
 	InputTooLarge:        {http.StatusRequestEntityTooLarge, "The request is too large"},
 	UnsupportedMediaType: {http.StatusUnsupportedMediaType, "The media type is not supported"},
 	RecordUnreadable:     {http.StatusInternalServerError, "The record cannot be read"},

@@ -106,8 +106,11 @@ func (v *Values) UnmarshalJSON(b []byte) error {
 // unknown; the same decision again, as long as nothing has happened since,
 // changes nothing and is answered alike.
 func (s *Server) resolve(ctx context.Context, r *http.Request) (any, error) {
-	in, err := readResolution(r)
-	if err != nil {
+	in := &Resolution{}
+	if err := readOrder(r, in); err != nil {
+		return nil, err
+	}
+	if err := in.check(); err != nil {
 		return nil, err
 	}
 	if in.Namespace == "" {
@@ -179,31 +182,30 @@ func sameReceipt(kept, given *keystore.Receipt, body []byte) bool {
 	return len(body) == 0 || kept.Body.SHA256 == sha256.Sum256(body)
 }
 
-// readResolution reads the one JSON object of the request's body.
-func readResolution(r *http.Request) (*Resolution, error) {
+// readOrder reads the one JSON object of the request's body.
+func readOrder(r *http.Request, in any) error {
 	if err := wantJSON(r); err != nil {
-		return nil, err
+		return err
 	}
 	raw, err := io.ReadAll(r.Body)
 	if isTooLarge(err) {
-		return nil, refuse(InputTooLarge, "A decision has at most %d bytes, a receipt's body 1 MiB.", orderBytesMax)
+		return refuse(InputTooLarge, "A decision has at most %d bytes, a receipt's body 1 MiB.", orderBytesMax)
 	}
 	if err != nil {
-		return nil, refuse(InvalidRequest, "The body broke off. Send it again.")
+		return refuse(InvalidRequest, "The body broke off. Send it again.")
 	}
 	if !utf8.Valid(raw) {
-		return nil, refuse(InvalidRequest, "The body is not UTF-8. Send bytes that are not text as receipt.body_base64.")
+		return refuse(InvalidRequest, "The body is not UTF-8. Send bytes that are not text as receipt.body_base64.")
 	}
-	in := &Resolution{}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(in); err != nil {
-		return nil, refuse(InvalidRequest, "The body is not the JSON of a decision: %s.", strings.TrimPrefix(err.Error(), "json: "))
+		return refuse(InvalidRequest, "The body is not the JSON of a decision: %s.", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return nil, refuse(InvalidRequest, "The body has more than one JSON value.")
+		return refuse(InvalidRequest, "The body has more than one JSON value.")
 	}
-	return in, in.check()
+	return nil
 }
 
 func (in *Resolution) check() error {
@@ -212,11 +214,18 @@ func (in *Resolution) check() error {
 		return refuse(InvalidRequest, "The decision %q is none: say applied, not_applied, abandon or recheck.", in.Decision)
 	case in.Receipt != nil && in.Decision != Applied:
 		return refuse(InvalidRequest, "A receipt comes only with the decision applied.")
-	case strings.TrimSpace(in.Actor) == "":
+	}
+	return checkWords(in.Actor, in.Note)
+}
+
+// checkWords checks who decides and why.
+func checkWords(actor, note string) error {
+	switch {
+	case strings.TrimSpace(actor) == "":
 		return refuse(InvalidRequest, "Say in actor who decides: it is kept with the call.")
-	case len(in.Actor) > keystore.ReasonBytesMax:
+	case len(actor) > keystore.ReasonBytesMax:
 		return refuse(InvalidRequest, "The actor has at most %d bytes.", keystore.ReasonBytesMax)
-	case len(in.Note) > keystore.NoteBytesMax:
+	case len(note) > keystore.NoteBytesMax:
 		return refuse(InvalidRequest, "The note has at most %d bytes.", keystore.NoteBytesMax)
 	}
 	return nil

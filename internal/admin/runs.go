@@ -15,15 +15,19 @@ import (
 const pageMax = 1000
 
 func (s *Server) runs(ctx context.Context, r *http.Request) (any, error) {
-	q, err := s.query(r, "namespace", "limit", "after")
+	q, err := s.query(r, "namespace", "limit", "after", "state", "label", "older_than", "newer_than")
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.store.Runs(ctx, q.namespace, q.page)
+	filter, err := view.ParseRunFilter(r.URL.Query(), s.metrics.now())
+	if err != nil {
+		return nil, refuse(InvalidRequest, "%s.", err)
+	}
+	list, err := view.ListRuns(ctx, s.store, q.namespace, q.page, &filter, view.Operator)
 	if err != nil {
 		return nil, q.mistake(err)
 	}
-	return view.ListOf(list, viewRun), nil
+	return list, nil
 }
 
 func (s *Server) run(ctx context.Context, r *http.Request) (any, error) {
@@ -43,7 +47,10 @@ func (s *Server) run(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, q.mistake(err)
 	}
-	v := viewRun(run)
+	v, err := view.ShowRun(ctx, s.store, &run, view.Operator)
+	if err != nil {
+		return nil, err
+	}
 	v.Calls = view.ListOf(calls, viewCall)
 	return v, nil
 }
@@ -84,7 +91,7 @@ func (s *Server) front(w http.ResponseWriter, r *http.Request) {
 	named := r.URL.Query()
 	if !named.Has("call") {
 		writeJSON(w, http.StatusOK, "application/json", map[string]string{
-			"runs": "/api/v1/runs", "unknown": "/api/v1/unknown", "metrics": "/metrics", "ready": "/ready",
+			"runs": "/api/v1/runs", "unknown": "/api/v1/unknown", "held": "/api/v1/held", "metrics": "/metrics", "ready": "/ready",
 		})
 		return
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"counterfoil/internal/journal"
 	"counterfoil/keystore"
 )
 
@@ -41,11 +42,20 @@ type Config struct {
 	AllowedHosts []string
 	// Namespace is meant where a request names none; empty means "default".
 	Namespace string
-	// Store and Metrics are needed.
+	// Store, Calls and Metrics are needed.
 	Store   keystore.Store
+	Calls   Calls
 	Metrics *Metrics
 	// Logger gets a line for each decision; nil means none.
 	Logger *slog.Logger
+}
+
+// Calls is what the listener wants of a [journal.Journal]; what is said there
+// holds for it.
+type Calls interface {
+	Report(ctx context.Context, namespace, run string, p keystore.Page) (journal.Report, error)
+	Approve(ctx context.Context, r *journal.Ruling) (*keystore.Record, error)
+	Deny(ctx context.Context, r *journal.Ruling) (*keystore.Record, error)
 }
 
 // A Phase is where the sidecar's life stands.
@@ -63,6 +73,7 @@ const (
 // A Server is the admin listener. It is safe for concurrent use.
 type Server struct {
 	store     keystore.Store
+	calls     Calls
 	metrics   *Metrics
 	log       *slog.Logger
 	namespace string
@@ -77,11 +88,11 @@ func New(cfg Config) (*Server, error) {
 	if err := CheckBind(cfg.Listen, cfg.Token); err != nil {
 		return nil, err
 	}
-	if cfg.Store == nil || cfg.Metrics == nil {
-		return nil, errors.New("admin listener: store and metrics are needed")
+	if cfg.Store == nil || cfg.Calls == nil || cfg.Metrics == nil {
+		return nil, errors.New("admin listener: store, calls and metrics are needed")
 	}
 	s := &Server{
-		store: cfg.Store, metrics: cfg.Metrics, log: cfg.Logger,
+		store: cfg.Store, calls: cfg.Calls, metrics: cfg.Metrics, log: cfg.Logger,
 		namespace: cfg.Namespace, guard: newGuard(&cfg),
 	}
 	if s.log == nil {
@@ -137,9 +148,13 @@ func (s *Server) handler() http.Handler {
 		"/metrics":                          get(s.guarded(s.metrics.serve)),
 		"/api/v1/runs":                      get(s.api(s.runs)),
 		"/api/v1/runs/{run}":                get(s.api(s.run)),
+		"/api/v1/runs/{run}/recovery":       get(s.api(s.recovery)),
 		"/api/v1/unknown":                   get(s.api(s.unknown)),
+		"/api/v1/held":                      get(s.api(s.held)),
 		"/api/v1/calls/{run}/{turn}/{call}": get(s.api(s.call)),
 		"/api/v1/calls/resolve":             {http.MethodPost: s.api(s.resolve)},
+		"/api/v1/calls/approve":             {http.MethodPost: s.api(s.approve)},
+		"/api/v1/calls/deny":                {http.MethodPost: s.api(s.deny)},
 	} {
 		mux.HandleFunc(path, m.serve)
 	}

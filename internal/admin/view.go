@@ -10,8 +10,6 @@ import (
 
 func viewCall(r *keystore.Record) *view.Call { return view.CallOf(r, view.Operator) }
 
-func viewRun(s keystore.RunSummary) *view.Run { return view.RunOf(&s, view.Operator) }
-
 // RunPath is where the API shows a run, CallPath where it shows a call, with
 // every part percent-encoded. The namespace goes into the query.
 func RunPath(run string) string { return "/api/v1/runs/" + segment(run) }

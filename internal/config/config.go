@@ -61,7 +61,7 @@ type Upstream struct {
 	Outcomes       map[int]string    `yaml:"outcomes" doc:"What a status means here: applied, rejected, not_applied or ambiguous, as in {500: rejected}. The defaults are in guarantees.md."`
 	WebhookSecret  Later             `yaml:"webhook_secret"`
 	PauseOnUnknown PauseScope        `yaml:"pause_on_unknown" default:"run" doc:"What an unknown call holds up: run (the other effects of its run too) or call (itself alone)."`
-	OnDivergence   Later             `yaml:"on_divergence"`
+	OnDivergence   Divergence        `yaml:"on_divergence" default:"report" doc:"What happens to a new effect of an agent without call ids that has not repeated all of its earlier ones: report (it is sent, and marked) or hold (a person looks first)."`
 	RecordReads    bool              `yaml:"record_reads" default:"false" doc:"Journal reads too, so that a resumed run sees what it saw."`
 	Timeouts       Timeouts          `yaml:"timeouts"`
 	MaxConns       int               `yaml:"max_conns" default:"512" doc:"Connections open at once, idle ones included, 1 to 65535."`
@@ -98,11 +98,12 @@ type Timeouts struct {
 	Attempt   time.Duration `yaml:"attempt" default:"1h" doc:"The whole attempt, its answer's body included."`
 }
 
-// A Rule says what class some requests are of.
+// A Rule says what class some requests are of, and whether a person has to
+// approve them. One of the two is enough.
 type Rule struct {
-	When     When   `yaml:"when"`
-	Class    string `yaml:"class" doc:"read, decision, idempotent or effect. For keyed, write an operation with a guarantee."`
-	Approval Later  `yaml:"approval"`
+	When     When     `yaml:"when"`
+	Class    string   `yaml:"class" doc:"read, decision, idempotent or effect. For keyed, write an operation with a guarantee."`
+	Approval Approval `yaml:"approval" doc:"required: a person has to approve each of these effects before it is sent (sidecar held, approve and deny)."`
 }
 
 // When says which requests a rule is about.

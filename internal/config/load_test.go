@@ -36,6 +36,8 @@ upstreams:
     ca: /etc/ca.pem
     rules:
       - {when: {method: [POST], path: "/search/**"}, class: read}
+      - {when: {method: [POST], path: "/refunds"}, approval: required}
+    on_divergence: hold
     operations:
       - name: create
   mail: {url: http://127.0.0.1:9091}
@@ -85,6 +87,13 @@ func TestWhatIsCompiled(t *testing.T) {
 	search := &classify.Request{Method: "POST", Target: "/search/all"}
 	if got := u.Compiled.Rules.Class(search, 0); got != classify.Read {
 		t.Errorf("class of a search: got %v, want read", got)
+	}
+	refund := &classify.Request{Method: "POST", Target: "/refunds"}
+	if got := u.Compiled.Rules.Approval(refund); got != classify.ApprovalRequired || u.Compiled.Rules.Approval(search) != classify.NoApproval {
+		t.Errorf("approval of a refund: got %v, want required", got)
+	}
+	if mail := c.Upstreams.find("mail"); u.OnDivergence != HoldDivergence || mail.OnDivergence != ReportDivergence {
+		t.Errorf("on_divergence: got %q and %q, want hold and report", u.OnDivergence, mail.OnDivergence)
 	}
 	if got := u.Compiled.Outcomes[500]; got != classify.Rejected {
 		t.Errorf("outcome of 500: got %v, want rejected", got)

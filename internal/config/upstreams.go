@@ -194,14 +194,20 @@ func (l *loader) compileRule(path string, r Rule) classify.Rule {
 	l.complainOf(l.at(path+".when"), err)
 	class, known := classify.ParseClass(r.Class)
 	switch {
-	case r.Class == "":
-		l.follow(l.at(path), "class is missing: the rule would do nothing")
-	case !known:
+	case r.Class == "" && r.Approval == "":
+		l.follow(l.at(path), "class or approval is missing: the rule would do nothing")
+	case r.Class != "" && !known:
 		l.complain(l.at(path+".class"), "%q is none of read, decision, idempotent, effect", r.Class)
 	case class == classify.Keyed:
 		l.complain(l.at(path+".class"), "a rule cannot say how long the provider honours a key, so none is keyed: write an operation with class: keyed and guarantee: {retention: …} under operations")
+	case r.Approval != "" && (class == classify.Read || class == classify.Decision):
+		l.complain(l.at(path+".approval"), "a call of class %s changes nothing, so it is never held: leave approval out, or give the class that the requests have", class)
 	}
-	return classify.Rule{Match: match, Class: class}
+	rule := classify.Rule{Match: match, Class: class}
+	if r.Approval == ApprovalRequired {
+		rule.Approval = classify.ApprovalRequired
+	}
+	return rule
 }
 
 // isOwn reports whether the URL leads to an address that the sidecar itself

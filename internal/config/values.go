@@ -82,6 +82,35 @@ func (s *PauseScope) UnmarshalText(text []byte) error {
 	return oneOf(string(text), string(PauseRun), string(PauseCall))
 }
 
+// Divergence says what happens to a call that shows that an agent does not
+// repeat its earlier steps.
+type Divergence string
+
+// The ways.
+const (
+	ReportDivergence Divergence = "report"
+	HoldDivergence   Divergence = "hold"
+)
+
+// UnmarshalText reads the way's name.
+func (d *Divergence) UnmarshalText(text []byte) error {
+	*d = Divergence(text)
+	return oneOf(string(text), string(ReportDivergence), string(HoldDivergence))
+}
+
+// Approval says whether a person has to agree first.
+type Approval string
+
+// ApprovalRequired holds a call until it is approved; the zero Approval asks
+// nobody.
+const ApprovalRequired Approval = "required"
+
+// UnmarshalText reads required.
+func (a *Approval) UnmarshalText(text []byte) error {
+	*a = Approval(text)
+	return oneOf(string(text), string(ApprovalRequired))
+}
+
 // LogFormat is how log lines are written.
 type LogFormat string
 

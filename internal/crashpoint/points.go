@@ -29,9 +29,16 @@ const (
 	// ReplyBefore: the reply is built, not one byte of it has left; of one that
 	// streams, not its end.
 	ReplyBefore Point = "reply.before"
+	// StepBefore: the answer of a call that has no id of its agent's is about to
+	// end, and it is not on record that the agent gets it. StepAfter: it is, and
+	// the end has not left. Neither is reached where the receipt's commit has
+	// recorded it.
+	StepBefore Point = "step.before"
+	StepAfter  Point = "step.after"
 )
 
 // Points lists every point.
 var Points = [...]Point{
 	BeginBefore, BeginAfter, SendBefore, SendAfter, AnswerPiece, FinishBefore, FinishAfter, LookupBefore, LookupAfter, ReplyBefore,
+	StepBefore, StepAfter,
 }

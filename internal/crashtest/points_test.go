@@ -200,6 +200,9 @@ func checkRepeat(t *testing.T, s *sidecar, c call, before reply) {
 // TestC17_EveryPointHasAScene keeps the matrix whole.
 func TestC17_EveryPointHasAScene(t *testing.T) {
 	for _, p := range crashpoint.Points {
+		if p == crashpoint.StepBefore || p == crashpoint.StepAfter {
+			continue // reached by agents without call ids alone: see ordinalScenes
+		}
 		kinds := map[string]bool{}
 		for _, s := range scenes {
 			for kind := range s.want {

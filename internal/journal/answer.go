@@ -33,8 +33,9 @@ type answer struct {
 	// says where it is, or that it is missing.
 	bytes  []byte
 	staged keystore.Body
-	// streamed says that the agent has the answer already, as far as it went.
-	streamed bool
+	// streamed says that the agent has the answer already, as far as it went;
+	// gone, that it has not, since it took no more.
+	streamed, gone bool
 }
 
 // receive judges a response and takes its body. What the agent may have as it
@@ -84,7 +85,7 @@ func (w *work) judge(r *keystore.Record, a *answer) classify.Outcome {
 func (w *work) take(ctx context.Context, r *keystore.Record, resp *classify.Response, a *answer, k *keeper) error {
 	if w.stream != nil && (resp.Length < 0 || resp.Length > WholeMax) {
 		a.streamed = true
-		w.stream.Head(&Reply{Outcome: w.sentOutcome(), Record: r, SentKey: w.sentKey(r), Status: a.status, Header: a.header, Length: resp.Length})
+		w.stream.Head(&Reply{Outcome: w.sentOutcome(), Record: r, SentKey: w.sentKey(r), Status: a.status, Header: a.header, Length: resp.Length, Diverged: w.diverged})
 	}
 	switch {
 	case r.Intent.Method == "HEAD" || a.status == 204 || a.status == 304:
@@ -93,13 +94,12 @@ func (w *work) take(ctx context.Context, r *keystore.Record, resp *classify.Resp
 		return k.whole(resp.Body, resp.Length)
 	}
 	piece := make([]byte, pieceBytes)
-	gone := !a.streamed
 	for {
 		n, err := resp.Body.Read(piece)
 		if n > 0 {
 			k.add(ctx, piece[:n])
-			if !gone && w.stream.Write(piece[:n]) != nil {
-				gone = true
+			if a.streamed && !a.gone {
+				a.gone = w.stream.Write(piece[:n]) != nil
 			}
 			crashpoint.Reach(crashpoint.AnswerPiece)
 		}

@@ -121,7 +121,7 @@ func (w *work) finish(ctx context.Context, r *keystore.Record, a answer) *Reply 
 		event.Receipt = &keystore.Receipt{Status: a.status, Header: a.header, Body: a.staged, CloseDelimited: a.closeDelimited}
 	}
 	crashpoint.Reach(crashpoint.FinishBefore)
-	settled, err := w.settle(ctx, event, a.bytes)
+	settled, err := w.settleCounted(ctx, event, &a)
 	if err != nil {
 		reply := w.storeTrouble(err)
 		reply.Streamed, reply.Broken = a.streamed, a.streamed
@@ -174,6 +174,31 @@ func (w *work) sentOutcome() Outcome {
 	return Executed
 }
 
+// settleCounted applies an event, and with it moves the position of an agent
+// without call ids, where the answer's end is all that is left to be written: a
+// crash between two commits would be one more moment at which a repeat is taken
+// for a second call.
+func (w *work) settleCounted(ctx context.Context, e keystore.Event, a *answer) (r *keystore.Record, err error) {
+	if w.seat == nil || e.Receipt == nil || !w.endsAtOnce(a) || !w.seat.alive() {
+		return w.settle(ctx, e, a.bytes)
+	}
+	e.Answered = &w.seat.ordinal
+	_ = w.seat.forth(func() error { //nolint:errcheck // it returns err
+		r, err = w.settle(ctx, e, a.bytes)
+		return err
+	})
+	return r, err
+}
+
+// endsAtOnce reports whether what is left of an answer leaves in one write.
+func (w *work) endsAtOnce(a *answer) bool {
+	if a.streamed {
+		return !a.gone
+	}
+	mayBeDecoded := w.doubted && a.header.Has("Content-Encoding")
+	return a.bytes != nil && len(a.bytes) <= AtOnceMax && !mayBeDecoded
+}
+
 // settle applies an event. Where the body cannot be kept, the knowledge is kept
 // without it. Where the store does not take it, it goes on trying, since what is
 // known must not be lost while the process lives. Whatever the reason, until the
@@ -206,31 +231,44 @@ func isSettled(err error) bool {
 	return err == nil || errors.Is(err, keystore.ErrNoTransition) || errors.Is(err, keystore.ErrGuard) || errors.Is(err, keystore.ErrStaleAttempt)
 }
 
-// settleLater repeats an Apply until the store takes it: in the background, or
-// where too many do so already, here.
+// settleLater repeats an Apply until the store takes it. The agent gets no
+// answer by then.
 func (w *work) settleLater(ctx context.Context, e keystore.Event, body []byte) {
+	e.Answered = nil
 	f := w.flights.join(w.ask.Key)
+	w.later(func() bool {
+		_, err := w.store.Apply(ctx, w.ask.Key, e, body)
+		if isSettled(err) {
+			f.settled()
+			f.changed(nil, "")
+		}
+		return isSettled(err)
+	}, func() { w.flights.leave(w.ask.Key, f) })
+}
+
+// later repeats try until it says that it is done: in the background, or where
+// too many do so already, here. Then, or when the journal is closed, it calls
+// over.
+func (j *Journal) later(try func() bool, over func()) {
 	repeat := func() {
-		defer w.flights.leave(w.ask.Key, f)
+		defer over()
 		for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 			select {
 			case <-time.After(pause):
-			case <-w.closed:
+			case <-j.closed:
 				return
 			}
-			if _, err := w.store.Apply(ctx, w.ask.Key, e, body); isSettled(err) {
-				f.settled()
-				f.changed(nil, "")
+			if try() {
 				return
 			}
 		}
 	}
 	select {
-	case w.late <- struct{}{}:
-		w.gate.stay()
+	case j.late <- struct{}{}:
+		j.gate.stay()
 		go func() {
-			defer w.gate.leave()
-			defer func() { <-w.late }()
+			defer j.gate.leave()
+			defer func() { <-j.late }()
 			repeat()
 		}()
 	default:

@@ -65,6 +65,9 @@ type Upstream struct {
 	PauseOnUnknown bool
 	// RecordReads journals reads too.
 	RecordReads bool
+	// HoldDiverged holds new effects of an agent without call ids that has not
+	// repeated all of its earlier ones.
+	HoldDiverged bool
 }
 
 // A Binding says whose replay is answered.
@@ -106,7 +109,9 @@ type Journal struct {
 	jitter    func() float64
 	observe   Observer
 	flights   flights
+	lanes     lanes
 	gate      gate
+	keepers   keepers
 	late      chan struct{}
 	closed    chan struct{}
 	unpacking chan struct{}
@@ -138,7 +143,15 @@ func New(cfg Config) (*Journal, error) {
 
 // A Call is what an agent asks for.
 type Call struct {
-	Key keystore.Key
+	// Key is the call's. Where Ordinal is set, its Call is empty, and Do puts the
+	// id there that it finds by counting.
+	Key     keystore.Key
+	Ordinal *Counted
+	// Fence is the number of the lease that the agent holds; 0 if it names none.
+	// FlowVersion is the version of the flow that it runs; empty if it does not
+	// say.
+	Fence       keystore.Fence
+	FlowVersion string
 	// OwnKey is the Idempotency-Key that the client chose itself, where that is
 	// the call's whole identity: the provider gets it as it is. OwnKeyRaw is
 	// its spelling in the header, quotes included.
@@ -150,6 +163,9 @@ type Call struct {
 	// Wait is how long to wait for an equal call in flight or for recovery; 0
 	// is not at all.
 	Wait time.Duration
+	// HeldWait is how long to wait for a person's approval: as long as Wait, if
+	// the client has asked for that itself, else 0.
+	HeldWait time.Duration
 }
 
 // Class says what r would do at its upstream, and whether the call is
@@ -175,7 +191,7 @@ func (j *Journal) Pass(ctx context.Context, r *classify.Request) *classify.Respo
 // only when what it says is durable. ctx is the life of the process, not of the
 // agent's connection: an agent that goes away does not cancel its call. s may
 // be nil; then an answer that streams is kept first and answered from the
-// store.
+// store. Ended is to be called with every reply.
 func (j *Journal) Do(ctx context.Context, c *Call, s Stream) *Reply {
 	began := j.now()
 	if !j.gate.enter() {
@@ -184,17 +200,24 @@ func (j *Journal) Do(ctx context.Context, c *Call, s Stream) *Reply {
 		}}
 	}
 	defer j.gate.leave()
-	w, refusal := j.prepare(c, s)
-	if refusal != nil {
-		return &Reply{Outcome: Refused, Refusal: refusal}
+	w := j.workOn(c, s)
+	if c.Ordinal != nil {
+		if refusal := w.count(ctx); refusal != nil {
+			return &Reply{Outcome: Refused, Refusal: refusal}
+		}
+	}
+	if refusal := w.prepare(); refusal != nil {
+		return &Reply{Outcome: Refused, Refusal: refusal, seat: w.seat}
 	}
 	w.flight = j.flights.join(c.Key)
 	defer j.flights.leave(c.Key, w.flight)
 	for {
 		if reply := w.step(ctx); reply != nil {
+			reply = w.superseded(ctx, reply)
 			if reply.SentKey == "" {
 				reply.SentKey = w.sentKey(reply.Record)
 			}
+			reply.seat, reply.Diverged = w.seat, w.diverged
 			j.observe.done(w, reply, j.now().Sub(began))
 			return reply
 		}
@@ -219,7 +242,10 @@ func (j *Journal) Drain(ctx context.Context) error {
 
 // Close gives up receipts that still wait for the store. Call it once, after
 // Drain and before the store is closed.
-func (j *Journal) Close() { close(j.closed) }
+func (j *Journal) Close() {
+	close(j.closed)
+	j.keepers.close()
+}
 
 // step asks the store what may be done about the call, and does it. It returns
 // nil where the store has to be asked again.
@@ -239,6 +265,7 @@ func (w *work) step(ctx context.Context) *Reply {
 	if orphan {
 		return w.disown(ctx, admission.Record)
 	}
+	w.noteDivergence(&admission.Verdict)
 	switch v := admission.Verdict; v.Action {
 	case keystore.Send, keystore.Resend:
 		w.doubted = v.Action == keystore.Resend
@@ -251,7 +278,10 @@ func (w *work) step(ctx context.Context) *Reply {
 	case keystore.Wait:
 		return w.wait(ctx, admission.Record, v, turn)
 	case keystore.Stop:
-		return w.stop(admission.Record, v.Reason)
+		if w.awaitsApproval(ctx, v.Reason, turn) {
+			return nil
+		}
+		return w.stop(ctx, admission.Record, v.Reason)
 	}
 	return w.storeTrouble(fmt.Errorf("verdict %d: %w", admission.Verdict.Action, keystore.ErrCorrupt))
 }
@@ -319,6 +349,8 @@ type gate struct {
 	inside int
 	closed bool
 	empty  chan struct{}
+	// shut is closed with the gate; nil until someone wants to know.
+	shut chan struct{}
 }
 
 func (g *gate) enter() bool {
@@ -345,12 +377,27 @@ func (g *gate) leave() {
 	}
 }
 
+// closing returns a channel that is closed once no one is let in any more.
+func (g *gate) closing() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closingLocked()
+}
+
+func (g *gate) closingLocked() chan struct{} {
+	if g.shut == nil {
+		g.shut = make(chan struct{})
+	}
+	return g.shut
+}
+
 // close returns a channel that is closed once nothing is inside any more.
 func (g *gate) close() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.closed {
 		g.closed, g.empty = true, make(chan struct{})
+		close(g.closingLocked())
 		if g.inside == 0 {
 			close(g.empty)
 		}

@@ -136,15 +136,22 @@ type bench struct {
 	lines    []Line
 	settled  []Settlement
 	mu       sync.Mutex
+	// now is the clock of store and journal.
+	now func() time.Time
 }
 
 func newBench(t *testing.T, p *provider, operations string) *bench {
+	t.Helper()
+	return newBenchAt(t, p, operations, time.Now)
+}
+
+func newBenchAt(t *testing.T, p *provider, operations string, now func() time.Time) *bench {
 	t.Helper()
 	secrets, err := classify.NewSecrets(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, disk: storetest.NewDisk(), provider: p, upstream: &Upstream{
+	b := &bench{t: t, now: now, disk: storetest.NewDisk(), provider: p, upstream: &Upstream{
 		Name: "p", Origin: "http://p.test", Sender: p, Finder: finder{p}, Secrets: secrets, PauseOnUnknown: true,
 	}}
 	if operations != "" {
@@ -163,12 +170,12 @@ func newBench(t *testing.T, p *provider, operations string) *bench {
 
 func (b *bench) open() {
 	b.t.Helper()
-	store, err := storetest.OpenMemory(b.disk, time.Now)
+	store, err := storetest.OpenMemory(b.disk, b.now)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	b.store = store
-	if b.journal, err = New(Config{Store: store, Upstreams: []*Upstream{b.upstream}, Observer: Observer{Done: func(l Line) {
+	if b.journal, err = New(Config{Store: store, Now: b.now, Upstreams: []*Upstream{b.upstream}, Observer: Observer{Done: func(l Line) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.lines = append(b.lines, l)

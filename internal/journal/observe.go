@@ -14,6 +14,9 @@ type Observer struct {
 	Done func(Line)
 	// Settled tells of a call that left doubt without a request of its agent's.
 	Settled func(Settlement)
+	// Diverged tells of an agent without call ids that sends a new effect, or
+	// would, before it has repeated all of its earlier ones.
+	Diverged func(k keystore.Key, upstream string)
 	// Trouble tells of what went wrong inside. The error holds no content.
 	Trouble func(what string, k keystore.Key, err error)
 }
@@ -65,6 +68,15 @@ func (o *Observer) settled(w *work, reply *Reply) {
 		s.Why = reply.Record.History[n-1].Note
 	}
 	o.Settled(s)
+}
+
+// noteDivergence tells of a call that diverges, once.
+func (w *work) noteDivergence(v *keystore.Verdict) {
+	held := v.Action == keystore.Stop && v.Reason == keystore.Diverged
+	if v.Diverges && !w.diverged && w.observe.Diverged != nil {
+		w.observe.Diverged(w.ask.Key, w.upstream.Name)
+	}
+	w.diverged = w.diverged || v.Diverges || held
 }
 
 func (o *Observer) done(w *work, r *Reply, took time.Duration) {

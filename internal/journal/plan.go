@@ -26,6 +26,12 @@ type work struct {
 	op       *providers.Operation
 	stream   Stream
 	flight   *flight
+	print    classify.Fingerprint
+	// seat is set where the call's id was made by counting.
+	seat *seat
+	// diverged says that the call came before its agent had repeated all of its
+	// earlier effects.
+	diverged bool
 
 	// ask is what the store is asked; out is what would be sent, credentials
 	// included.
@@ -34,6 +40,8 @@ type work struct {
 
 	// deadline is when waiting ends; set when waiting begins.
 	deadline time.Time
+	// heldUntil is when waiting for a person ends; set when that begins.
+	heldUntil time.Time
 	// waited: another's attempt was waited for. doubted: this request met the
 	// call in doubt. attempted: this request made an attempt.
 	waited, doubted, attempted bool
@@ -47,11 +55,16 @@ type work struct {
 	lastOutcome  classify.Outcome
 }
 
-// prepare works out what the store has to know: class, fingerprint, intent and
-// the ways of recovery.
-func (j *Journal) prepare(c *Call, s Stream) (*work, *Refusal) {
+// workOn finds out what a request is: its operation and its fingerprint.
+func (j *Journal) workOn(c *Call, s Stream) *work {
 	u := j.upstreams[c.Request.Upstream]
-	w := &work{Journal: j, call: c, upstream: u, stream: s, op: u.match(&c.Request)}
+	return &work{Journal: j, call: c, upstream: u, stream: s, op: u.match(&c.Request), print: j.print(u, &c.Request)}
+}
+
+// prepare works out what the store has to know: class, intent and the ways of
+// recovery.
+func (w *work) prepare() *Refusal {
+	j, u, c := w.Journal, w.upstream, w.call
 	class := u.Rules.Class(&c.Request, operationClass(w.op))
 	sentKey := c.OwnKey
 	if sentKey == "" {
@@ -59,7 +72,7 @@ func (j *Journal) prepare(c *Call, s Stream) (*work, *Refusal) {
 	}
 	out, err := w.place(sentKey)
 	if err != nil {
-		return nil, &Refusal{Problem: InvalidRequest, Detail: "The key cannot be put where the provider looks for it, so nothing was sent: " + err.Error() + "."}
+		return &Refusal{Problem: InvalidRequest, Detail: "The key cannot be put where the provider looks for it, so nothing was sent: " + err.Error() + "."}
 	}
 	w.out = out
 	w.out.Header = u.withAuth(out.Header)
@@ -67,21 +80,28 @@ func (j *Journal) prepare(c *Call, s Stream) (*work, *Refusal) {
 		Beginning: keystore.Beginning{
 			Key:         c.Key,
 			Class:       class,
-			Fingerprint: j.print(u, &c.Request),
+			Fingerprint: w.print,
 			Intent:      j.intent(u, &w.out, sentKey, w.op),
 			Terms:       terms(class, w.op),
 			Credential:  j.credential(u, &w.out),
 			Principal:   j.principal(u, &w.out),
 			Epoch:       j.epoch,
+			Fence:       c.Fence,
 		},
 		Means:          means(&c.Request, class, w.op),
 		Lookup:         w.upstream.absence(w.op),
 		PauseOnUnknown: u.PauseOnUnknown && c.Key.Run != keystore.NoPart,
+		Approval:       u.Rules.Approval(&c.Request),
+		HoldDiverged:   u.HoldDiverged,
+		FlowVersion:    c.FlowVersion,
+	}
+	if w.seat != nil {
+		w.ask.Ordinal = &w.seat.ordinal
 	}
 	if len(w.ask.Means) == 0 {
 		w.ask.NoMeans = w.noMeans(class)
 	}
-	return w, nil
+	return nil
 }
 
 // print takes a request's fingerprint. A few KiB of a compressed body can stand

@@ -72,10 +72,10 @@ func (w *work) bodyNotKept(r *keystore.Record) *Reply {
 }
 
 // stop refuses, as the store's verdict says.
-func (w *work) stop(r *keystore.Record, reason keystore.Reason) *Reply {
+func (w *work) stop(ctx context.Context, r *keystore.Record, reason keystore.Reason) *Reply {
 	refusal := &Refusal{Problem: problemOf[reason], EffectPossible: r != nil && r.State.EffectPossible(), UpstreamStatus: w.upstreamStatus}
 	reply := w.refuse(r, refusal)
-	switch reason { //nolint:exhaustive // OtherAccount makes a call wait and stops none
+	switch reason { //nolint:exhaustive // the others are refusals of other operations
 	case keystore.KeyReused:
 		refusal.Detail = "This key belongs to another request: " + w.difference(r) + " differs. Use a new call id for a new request; send a repeat exactly as before."
 	case keystore.PrincipalMismatch:
@@ -92,15 +92,42 @@ func (w *work) stop(r *keystore.Record, reason keystore.Reason) *Reply {
 		refusal.Detail = "Another call of this run is unknown, so the run's effects are paused. Resolve that call first: sidecar unknown lists it."
 	case keystore.ApprovalRequired:
 		reply.Outcome = Held
-		refusal.Detail = "A person has to approve this call first. Nothing was sent."
+		refusal.Detail = "A person has to approve this call first, and nothing was sent. Send the same request again once that is done, or with Prefer: wait=N to wait for it up to N seconds."
+	case keystore.Diverged:
+		reply.Outcome = Held
+		refusal.Detail = "This effect is new, and effects that this run had before have not been repeated yet: the agent does not follow its earlier steps. Nothing was sent. A person has to look and approve the call, or stop the agent."
 	case keystore.CallDenied:
-		refusal.Detail = "A person refused this call. Nothing was sent."
+		refusal.Detail = "A person refused this call. Nothing was sent, and nothing will be under this key."
 	case keystore.CallAbandoned:
 		refusal.Detail = "A person gave this call up, and that is final: it is not sent again under this key, and its effect may exist. Go on without its answer, or ask who decided what to do instead."
 	case keystore.ReceiptExpired:
 		refusal.Detail = "This call was made long ago, and its receipt is no longer kept. It is not sent again."
+	case keystore.NotInPlan:
+		refusal.Detail = "This turn has a plan, and it names no such call, so nothing was sent. Use the id that the plan gives the call, or another turn."
+	case keystore.BudgetExhausted:
+		refusal.Detail = "The run has begun as many effects as its budget allows, so nothing was sent. Whoever set the budget can set a larger one: PUT /-/v1/runs/{run}."
+	case keystore.Fenced:
+		said := w.fenced(ctx)
+		refusal.Detail, refusal.Fence, refusal.Owner = said.Detail, said.Fence, said.Owner
+	case keystore.FenceRequired:
+		refusal.Detail = "This run has a lease, and effects need its fence as Counterfoil-Fence, so nothing was sent. Take the lease first: POST /-/v1/runs/{run}/lease."
+		run := w.runNow(ctx)
+		refusal.Fence, refusal.Owner = run.Lease.Fence, run.Lease.Owner
+	case keystore.FlowVersionMismatch:
+		refusal.Detail = "The run is pinned to another version of its flow, so nothing was sent. Run that version, or begin a new run."
+		refusal.FlowVersion = w.runNow(ctx).FlowVersion
 	}
 	return reply
+}
+
+// runNow is what is on record of the call's run; nothing where that cannot be
+// read: a refusal is right without it.
+func (w *work) runNow(ctx context.Context) keystore.RunSummary {
+	run, err := w.store.Run(ctx, w.ask.Key.Namespace, w.ask.Key.Run)
+	if err != nil {
+		return keystore.RunSummary{}
+	}
+	return run
 }
 
 // resolveCommand is what a person types to decide about a call, as a shell takes

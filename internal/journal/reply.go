@@ -51,18 +51,45 @@ const (
 	Draining            Problem = "draining"
 	InvalidRequest      Problem = "invalid-request"
 	InputTooLarge       Problem = "input-too-large"
+	FenceRequired       Problem = "fence-required"
+	Fenced              Problem = "fenced"
+	FlowVersionMismatch Problem = "flow-version-mismatch"
+	LeaseHeld           Problem = "lease-held"
+	PlanConflict        Problem = "plan-conflict"
+	NotInPlan           Problem = "not-in-plan"
+	BudgetExhausted     Problem = "budget-exhausted"
+	Diverged            Problem = "diverged"
+	ETagMismatch        Problem = "etag-mismatch"
+	ItemExists          Problem = "item-exists"
+	ReceiptRequired     Problem = "receipt-required"
 )
 
-// problemOf names the problem of each reason for which a verdict stops a call.
+// ProblemOf names the problem of a reason for which a verdict stops a call, or an
+// operation was refused. OtherAccount stops nothing: it comes with a call in
+// progress.
+func ProblemOf(r keystore.Reason) Problem { return problemOf[r] }
+
 var problemOf = map[keystore.Reason]Problem{
-	keystore.KeyReused:         KeyReused,
-	keystore.PrincipalMismatch: PrincipalMismatch,
-	keystore.UnknownOutcome:    UnknownOutcome,
-	keystore.RunPaused:         RunPaused,
-	keystore.ApprovalRequired:  ApprovalRequired,
-	keystore.CallDenied:        Denied,
-	keystore.CallAbandoned:     CallAbandoned,
-	keystore.ReceiptExpired:    ReceiptExpired,
+	keystore.KeyReused:           KeyReused,
+	keystore.PrincipalMismatch:   PrincipalMismatch,
+	keystore.UnknownOutcome:      UnknownOutcome,
+	keystore.RunPaused:           RunPaused,
+	keystore.ApprovalRequired:    ApprovalRequired,
+	keystore.CallDenied:          Denied,
+	keystore.CallAbandoned:       CallAbandoned,
+	keystore.ReceiptExpired:      ReceiptExpired,
+	keystore.OtherAccount:        InProgress,
+	keystore.FenceRequired:       FenceRequired,
+	keystore.Fenced:              Fenced,
+	keystore.FlowVersionMismatch: FlowVersionMismatch,
+	keystore.LeaseHeld:           LeaseHeld,
+	keystore.PlanConflict:        PlanConflict,
+	keystore.NotInPlan:           NotInPlan,
+	keystore.BudgetExhausted:     BudgetExhausted,
+	keystore.Diverged:            Diverged,
+	keystore.ETagMismatch:        ETagMismatch,
+	keystore.ItemExists:          ItemExists,
+	keystore.ReceiptRequired:     ReceiptRequired,
 }
 
 // A Refusal says why Counterfoil itself, rather than the provider, answered.
@@ -78,6 +105,18 @@ type Refusal struct {
 	// EffectPossible says that the effect may exist, so that asking anew under
 	// another key is not harmless.
 	EffectPossible bool
+
+	// Fence and Owner are the newest lease's, FlowVersion the version that the
+	// run is pinned to, where the problem is about them and they are known.
+	Fence       keystore.Fence
+	Owner       string
+	FlowVersion string
+	// ETag is the item's present one, its quotes included; empty where the
+	// problem is about none.
+	ETag string
+	// Operation is the number, from 0, of the operation of a batch that failed;
+	// nil where it was no batch.
+	Operation *int
 }
 
 // A Reply is what the agent gets.
@@ -105,6 +144,13 @@ type Reply struct {
 	// was cut there and must not be ended cleanly.
 	Streamed bool
 	Broken   bool
+
+	// Diverged says that the call is a new effect of an agent that has not
+	// repeated all of its earlier ones.
+	Diverged bool
+
+	// seat is the request's place among equal calls, where they are counted.
+	seat *seat
 }
 
 // Attempts returns how many attempts the call has had.

@@ -53,6 +53,17 @@ type Run struct {
 	// retention step.
 	UpdatedAt time.Time `json:"updated_at"`
 	EndedAt   time.Time `json:"ended_at,omitzero"`
+	// FlowVersion is the one that the run is pinned to.
+	FlowVersion string            `json:"flow_version,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Budget      *Budget           `json:"budget,omitempty"`
+	// Begun counts the effects begun, against the budget.
+	Begun Begun `json:"begun"`
+	// Lease is absent if the run has never had one.
+	Lease *Lease `json:"lease,omitempty"`
+	// Replay is how an agent without call ids repeats its earlier steps; absent
+	// if there is none.
+	Replay *Replay `json:"replay,omitempty"`
 	// Totals counts the run's calls by state; states without calls are left
 	// out.
 	Totals map[string]int `json:"totals"`
@@ -74,10 +85,8 @@ func RunOf(s *keystore.RunSummary, who Audience) *Run {
 	if who == Operator {
 		v.Namespace = s.Namespace
 	}
-	v.State = "active"
-	if s.Calls[keystore.Unknown] > 0 && s.Name != keystore.NoPart {
-		v.State = "paused"
-	}
+	v.State = StateOf(s).String()
+	v.showTerms(s)
 	return v
 }
 

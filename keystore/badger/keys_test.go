@@ -77,8 +77,8 @@ func compare(a, b uint64) int {
 	return 0
 }
 
-// TestOwnSharesNothing: a copy for a caller shares no slice and no pointer with
-// the committer's record, whatever fields records will get.
+// TestOwnSharesNothing: a copy for a caller shares no slice, no map and no pointer
+// with the committer's record or run, whatever fields those will get.
 func TestOwnSharesNothing(t *testing.T) {
 	var r keystore.Record
 	fill1(reflect.ValueOf(&r).Elem())
@@ -87,6 +87,13 @@ func TestOwnSharesNothing(t *testing.T) {
 		t.Fatalf("got  %+v\nwant %+v", c, r)
 	}
 	sharesNothing(t, "Record", reflect.ValueOf(r), reflect.ValueOf(*c))
+	var in keystore.Run
+	fill1(reflect.ValueOf(&in).Elem())
+	out := in.Clone()
+	if !reflect.DeepEqual(&in, out) {
+		t.Fatalf("got  %+v\nwant %+v", out, in)
+	}
+	sharesNothing(t, "Run", reflect.ValueOf(in), reflect.ValueOf(*out))
 }
 
 // fill1 puts one of everything into v.
@@ -98,6 +105,9 @@ func fill1(v reflect.Value) {
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		fill1(v.Index(0))
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.Zero(v.Type().Key()), reflect.Zero(v.Type().Elem()))
 	case reflect.Struct:
 		for _, field := range v.Fields() {
 			fill1(field)

@@ -80,7 +80,7 @@ func testSlots(b *trial) {
 	if r := b.run("r").Repeats; r.Effects != 2 {
 		b.Fatalf("the repeats count a read: %+v", r)
 	}
-	_, err := b.store.Begin(context.Background(), b.counted(ordinal(9, 1)), nil)
+	_, err := b.store.Begin(context.Background(), b.counted(ordinal(keystore.AheadMax+1, 1)), nil)
 	b.wants(err, keystore.ErrTooManyAhead)
 }
 

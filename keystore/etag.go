@@ -1,0 +1,18 @@
+package keystore
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"strings"
+)
+
+// ParseETag returns the version whose ETag that is, quotes included, or false:
+// then it was never an item's.
+func ParseETag(tag string) (ItemVersion, bool) {
+	b, err := base64.RawURLEncoding.DecodeString(strings.Trim(tag, `"`))
+	if err != nil || len(b) != 8 {
+		return 0, false
+	}
+	v := ItemVersion(binary.BigEndian.Uint64(b))
+	return v, v.ETag() == tag
+}
