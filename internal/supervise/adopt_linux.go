@@ -77,8 +77,14 @@ func parentOf(pid string) (int, bool) {
 	return parent, err == nil
 }
 
-// left lists what there is to end.
-func (k *keeper) left() []int { return descendants(os.Getpid()) }
+// left lists what there is to end: without /proc, the command alone.
+func (k *keeper) left() []int {
+	found := descendants(os.Getpid())
+	if len(found) == 0 && k.command != 0 {
+		return []int{k.command}
+	}
+	return found
+}
 
 // lookAgain is not needed: who is the parent of all is told of each end.
 func lookAgain() <-chan time.Time { return nil }
