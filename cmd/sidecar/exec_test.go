@@ -6,15 +6,19 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -358,5 +362,23 @@ func TestExecEndsAnAgentWithoutItsSidecar(t *testing.T) {
 	lease, err := s.store.Lease(t.Context(), "default", "r")
 	if err != nil || lease.Left != 0 {
 		t.Errorf("the lease was not given back: %+v, %v", lease, err)
+	}
+}
+
+// An agent that knows the sidecar's address alone sends calls without a run, a
+// fence or an id: they are the served run's, in the agent's present life.
+func TestExecServesAnAgentThatNamesNothing(t *testing.T) {
+	var effects atomic.Int32
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, "ticket %d", effects.Add(1))
+	}))
+	defer provider.Close()
+	settings := append(execSettings(t), "COUNTERFOIL_UPSTREAMS=tickets="+provider.URL, "PLAIN_AGENT=2")
+	out, errs, code := sidecarOutput(t, settings, "exec", "--run", "r", "--restart", "on-failure", "--restart-delay", "0s", "--", os.Args[0])
+	// Two alike in one life are two.
+	want := "executed ticket 1\nexecuted ticket 2\nreplayed ticket 1\nreplayed ticket 2\n"
+	if code != 0 || out != want || effects.Load() != 2 {
+		t.Errorf("exit code %d, %d effects: %q, want %q\n%s", code, effects.Load(), out, want, errs)
 	}
 }

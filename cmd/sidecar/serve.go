@@ -288,7 +288,7 @@ func (s *sidecar) build(store keystore.Store, upstreams []*journal.Upstream, l *
 		targets = append(targets, proxy.Upstream{Name: u.Name, URL: u.URL})
 	}
 	s.proxy, err = proxy.New(proxy.Config{
-		Journal: s.journal, Records: store, Upstreams: targets, Tokens: tokens, Namespace: s.cfg.Namespace, Run: s.cfg.Run,
+		Journal: s.journal, Records: store, Upstreams: targets, Tokens: tokens, Namespace: s.cfg.Namespace, Run: s.cfg.Run, Fence: s.fence,
 		AllowedHosts: s.cfg.AllowedHosts, AdminURL: "http://" + l.admin.Addr().String(), Logger: s.log,
 		Observe: func(a proxy.Aside) {
 			s.metrics.RequestDone(admin.Request{Upstream: a.Upstream, Outcome: a.Outcome, Problem: a.Problem, Took: a.Took})
