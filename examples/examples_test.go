@@ -42,6 +42,9 @@ func TestExamples(t *testing.T) {
 		run(t, buildMax, "langgraph-js", nil, "npm", "ci", "--ignore-scripts", "--prefer-offline")
 		t.Log(run(t, suiteMax, "langgraph-js", nil, "node", "run.mjs", sidecar))
 	})
+	t.Run("exec", func(t *testing.T) {
+		t.Log(run(t, exampleMax, "exec", nil, "node", "run.mjs", "--sidecar", sidecar))
+	})
 	t.Run("stripe", func(t *testing.T) {
 		run(t, buildMax, "..", []string{"GOBIN=" + bin, "GOFLAGS="}, "go", "install", stripeMock)
 		run(t, buildMax, "stripe", nil, "npm", "ci", "--ignore-scripts", "--prefer-offline")
