@@ -60,11 +60,13 @@ demo: ## See a crash between effect and receipt, and no second effect
 docs: ## Print the pages and golden files that are printed from code
 	go test -count 1 $(PRINTED) -rewrite
 
-tools: ## Install from Debian what is missing: a C compiler for -race, Node and npm for the examples, strace
+tools: ## Install from Debian what is missing: a C compiler for -race, Node, npm, Python and curl for the examples, strace
 	@missing=""; \
 	command -v gcc >/dev/null || missing="$$missing gcc libc6-dev"; \
 	command -v node >/dev/null || missing="$$missing nodejs"; \
 	command -v npm >/dev/null || missing="$$missing npm"; \
+	command -v python3 >/dev/null || missing="$$missing python3"; \
+	command -v curl >/dev/null || missing="$$missing curl"; \
 	[ "$$(uname -s)" != Linux ] || command -v strace >/dev/null || missing="$$missing strace"; \
 	if [ -n "$$missing" ]; then \
 	  command -v apt-get >/dev/null || { echo "install these first:$$missing"; exit 1; }; \

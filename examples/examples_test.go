@@ -16,6 +16,8 @@ import (
 const (
 	// nodeMajorMin is Debian 12's, and the oldest that Stripe's SDK supports.
 	nodeMajorMin = 18
+	// pythonMinorMin is of Python 3, and Debian 12's.
+	pythonMinorMin = 11
 	// exampleMax bounds one example. They bound themselves, at less.
 	exampleMax = 100 * time.Second
 	// suiteMax is for one that runs somebody's test suite.
@@ -31,6 +33,7 @@ const (
 func TestExamples(t *testing.T) {
 	readInputs(t)
 	requireNode(t)
+	requirePython(t)
 	bin := t.TempDir()
 	sidecar := filepath.Join(bin, "sidecar")
 	run(t, buildMax, "..", nil, "go", "build", "-o", sidecar, "./cmd/sidecar")
@@ -50,6 +53,14 @@ func TestExamples(t *testing.T) {
 		run(t, buildMax, "stripe", nil, "npm", "ci", "--ignore-scripts", "--prefer-offline")
 		t.Log(run(t, exampleMax, "stripe", nil, "node", "run.mjs", "--sidecar", sidecar, "--stripe-mock", filepath.Join(bin, "stripe-mock")))
 	})
+	t.Run("progress", func(t *testing.T) {
+		t.Log(run(t, exampleMax, "progress", nil, "python3", "-B", "run.py", sidecar))
+	})
+	t.Run("langgraph-py", func(t *testing.T) {
+		environ := []string{"COUNTERFOIL_SIDECAR=" + sidecar}
+		t.Log(run(t, exampleMax, "langgraph-py", environ, "python3", "-B", "-m", "unittest", "discover", "-s", "tests"))
+	})
+	t.Run("docs-state", func(t *testing.T) { testStatePage(t, sidecar) })
 }
 
 // readInputs lists the repository's folders. The go command remembers what a
@@ -80,6 +91,18 @@ func requireNode(t *testing.T) {
 	major, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	if n, err := strconv.Atoi(major); err != nil || n < nodeMajorMin {
 		t.Fatalf("node is %s: "+how, strings.TrimSpace(version), nodeMajorMin)
+	}
+}
+
+func requirePython(t *testing.T) {
+	t.Helper()
+	const how = "the examples need Python 3.%d or later: make test installs it from Debian, as apt-get install python3 does"
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Fatalf("%v: "+how, err, pythonMinorMin)
+	}
+	minor := run(t, graceMax, ".", nil, "python3", "-c", "import sys; print(sys.version_info.minor)")
+	if n, err := strconv.Atoi(strings.TrimSpace(minor)); err != nil || n < pythonMinorMin {
+		t.Fatalf("python3 is 3.%s: "+how, strings.TrimSpace(minor), pythonMinorMin)
 	}
 }
 
