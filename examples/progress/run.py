@@ -221,7 +221,7 @@ def check_order(stage: Stage, run: str) -> None:
     ledger = stage.ledger(run)
     kinds = [effect["kind"] for effect in ledger]
     check(kinds == list(STEPS), f"{run}: each step once, and in order? The ledger has {kinds}")
-    want = {MARKER: {"step": len(STEPS)}}
+    want: dict[str, Any] = {MARKER: {"step": len(STEPS)}}
     for step, effect in enumerate(ledger, 1):
         want[checkpoint_key(step)] = {"step": step, "receipt": effect}
     items = stage.items(run)
@@ -318,7 +318,7 @@ def interrupted(number: int, _: FrameType | None) -> None:
 def main() -> int:
     arguments = argparse.ArgumentParser(description="Kills a worker until its orders are done.")
     arguments.add_argument("--seed", type=int, default=random.randrange(2**31))
-    arguments.add_argument("--kills", type=int, default=30, help="at least so many, 30 by default")
+    arguments.add_argument("--kills", type=int, default=24, help="at least so many, 24 by default")
     arguments.add_argument("sidecar", nargs="?", help="built from this repository by default")
     options = arguments.parse_args()
     with ExitStack() as stack:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from sidecar import TRIES, Item, Lease, Refused, Sidecar, Store
 
 STEPS = ("reserve", "charge", "label", "mail", "close")
-LEASE_SECONDS = 1  # short, for the example's sake; 30 is usual
+LEASE_SECONDS = 2  # short, for the example's sake; 30 is usual
 STORE_SECONDS = 30 * 24 * 3600
 MARKER = "progress"
 FENCED = 3  # exit code

@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 from urllib.parse import quote, urlencode, urlsplit
 
 BATCH_OPERATIONS = 100  # the API's most
@@ -19,24 +19,24 @@ _VISIBLE = re.compile(r"[\x21-\x7e]{1,128}")
 _PROBLEM = "urn:counterfoil:problem:"
 
 
-class Item(TypedDict, total=False):
-    """An item as the API answers it. Lists of keys leave value out."""
+class Item(TypedDict):
+    """An item as the API answers it."""
 
     key: str
     etag: str
-    value: Any
-    tags: dict[str, str]
+    value: Any  # left out by lists of keys
+    tags: NotRequired[dict[str, str]]
 
 
-class Operation(TypedDict, total=False):
+class Operation(TypedDict):
     """One of a batch."""
 
     op: str  # put or delete
     key: str
-    value: Any
-    tags: dict[str, str]
-    if_match: str
-    if_none_match: str
+    value: NotRequired[Any]  # of a put
+    tags: NotRequired[dict[str, str]]
+    if_match: NotRequired[str]
+    if_none_match: NotRequired[str]
 
 
 class CounterfoilError(Exception):

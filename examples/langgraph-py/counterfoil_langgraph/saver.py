@@ -84,10 +84,12 @@ class CounterfoilSaver(BaseCheckpointSaver[float]):
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread, ns = _thread(config), _namespace(config) or ""
         store = names.store_name(self._prefix, thread)
-        marker = None if get_checkpoint_id(config) else self._client.get(store, names.marker_key(ns))
-        checkpoint_id = get_checkpoint_id(config) or (marker and marker["value"]["checkpoint_id"])
+        checkpoint_id = get_checkpoint_id(config)
         if not checkpoint_id:
-            return None
+            marker = self._client.get(store, names.marker_key(ns))
+            if not marker:
+                return None
+            checkpoint_id = str(marker["value"]["checkpoint_id"])
         record = self._record(store, names.checkpoint_key(ns, checkpoint_id))
         return self._tuple(store, thread, record, self._load(store, record["metadata"])) if record else None
 
@@ -368,7 +370,7 @@ class CounterfoilSaver(BaseCheckpointSaver[float]):
 def _reconcile(operation: Operation, item: Item) -> Operation | None:
     """Returns how what is there becomes what should be; None if it is that
     already. A checkpoint put on top of itself keeps its parent."""
-    value = operation["value"]
+    value = operation.get("value", {})
     if "checkpoint_id" not in value:
         if item["value"] == value:
             return None
@@ -378,7 +380,8 @@ def _reconcile(operation: Operation, item: Item) -> Operation | None:
         value = {"parent_id": item["value"]["parent_id"], **value}
     if item["value"] == value:
         return None
-    return {"op": "put", "key": operation["key"], "value": value, "tags": operation["tags"], "if_match": item["etag"]}
+    tags = operation.get("tags", {})
+    return {"op": "put", "key": operation["key"], "value": value, "tags": tags, "if_match": item["etag"]}
 
 
 def _create(key: str, value: Any) -> Operation:

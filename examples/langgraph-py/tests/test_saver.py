@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import sys
 import unittest
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -39,7 +40,7 @@ def config(thread: str, checkpoint: str | None = None, ns: str = "", **more: Any
     return {"configurable": at if checkpoint is None else {**at, "checkpoint_id": checkpoint}}
 
 
-def checkpoint(checkpoint_id: str, channels: dict[str, Any], versions: dict[str, float]) -> dict[str, Any]:
+def checkpoint(checkpoint_id: str, channels: dict[str, Any], versions: Mapping[str, float]) -> dict[str, Any]:
     return {
         "v": 4,
         "id": checkpoint_id,
@@ -60,6 +61,13 @@ def put_steps(to: CounterfoilSaver, thread: str, count: int, ns: str = "") -> No
     at = config(thread, ns=ns)
     for step in range(count):
         at = to.put(at, checkpoint(f"{step:03}", {"n": step}, {"n": step + 1}), metadata(step), {"n": step + 1})
+
+
+def got(by: CounterfoilSaver, at: dict[str, Any]) -> Any:
+    one = by.get_tuple(at)
+    if one is None:
+        raise AssertionError(f"there is no checkpoint {at}")
+    return one
 
 
 def found(listing: Any) -> list[str]:
@@ -92,11 +100,11 @@ class Checkpoints(unittest.TestCase):
         second = checkpoint("002", {"messages": ["hello"], "count": 2}, {"messages": 1.5, "count": 2.25, "raw": 1})
         keeper.put(at, second, metadata(0), {"count": 2.25})
 
-        latest = saver().get_tuple(config(thread))
+        latest = got(saver(), config(thread))
         self.assertEqual((second, config(thread, "002"), at), (latest.checkpoint, latest.config, latest.parent_config))
         self.assertEqual(metadata(0), latest.metadata)
         self.assertEqual([], latest.pending_writes)
-        earlier = saver().get_tuple(at)
+        earlier = got(saver(), at)
         self.assertEqual((first, None), (earlier.checkpoint, earlier.parent_config))
         self.assertEqual({**metadata(-1, "input"), "user_name": "Ada"}, earlier.metadata)
         self.assertEqual(
@@ -107,15 +115,15 @@ class Checkpoints(unittest.TestCase):
         thread, keeper = a_thread(), saver()
         at = keeper.put(config(thread), checkpoint("1", {"a": None, "b": 1}, {"a": 1, "b": 1}), metadata(0), {"a": 1, "b": 1})
         keeper.put(at, checkpoint("2", {"a": None}, {"a": 1, "b": 2}), metadata(1), {"b": 2})
-        self.assertEqual({"a": None}, keeper.get_tuple(config(thread)).checkpoint["channel_values"])
-        self.assertEqual({"a": None, "b": 1}, keeper.get_tuple(at).checkpoint["channel_values"])
+        self.assertEqual({"a": None}, got(keeper, config(thread)).checkpoint["channel_values"])
+        self.assertEqual({"a": None, "b": 1}, got(keeper, at).checkpoint["channel_values"])
 
     def test_namespaces_have_their_own_latest(self) -> None:
         thread, keeper = a_thread(), saver()
         put_steps(keeper, thread, 3)
         put_steps(keeper, thread, 2, ns="child:1|grandchild")
-        self.assertEqual("002", keeper.get_tuple(config(thread)).checkpoint["id"])
-        inner = keeper.get_tuple(config(thread, ns="child:1|grandchild"))
+        self.assertEqual("002", got(keeper, config(thread)).checkpoint["id"])
+        inner = got(keeper, config(thread, ns="child:1|grandchild"))
         self.assertEqual(config(thread, "001", "child:1|grandchild"), inner.config)
         self.assertEqual(["001", "000"], found(keeper.list(config(thread, ns="child:1|grandchild"))))
         self.assertEqual(5, len(list(keeper.list({"configurable": {"thread_id": thread}}))))
@@ -124,15 +132,15 @@ class Checkpoints(unittest.TestCase):
         thread, keeper = a_thread(), saver()
         put_steps(keeper, thread, 2)
         keeper.put(config(thread, "000"), checkpoint("002", {"n": 9}, {"n": 2.5}), metadata(1, "fork"), {"n": 2.5})
-        latest = keeper.get_tuple(config(thread))
+        latest = got(keeper, config(thread))
         self.assertEqual(({"n": 9}, config(thread, "000")), (latest.checkpoint["channel_values"], latest.parent_config))
-        self.assertEqual({"n": 1}, keeper.get_tuple(config(thread, "001")).checkpoint["channel_values"])
+        self.assertEqual({"n": 1}, got(keeper, config(thread, "001")).checkpoint["channel_values"])
 
     def test_values_larger_than_an_item(self) -> None:
         thread, keeper = a_thread(), saver()
         large = {"text": "x" * (values.PIECE_BYTES + 1), "bytes": bytes(range(256)) * 8192}
         keeper.put(config(thread), checkpoint("1", large, {"text": 1, "bytes": 1}), metadata(0), {"text": 1, "bytes": 1})
-        self.assertEqual(large, keeper.get_tuple(config(thread)).checkpoint["channel_values"])
+        self.assertEqual(large, got(keeper, config(thread)).checkpoint["channel_values"])
         too_large = {"bytes": bytes(values.VALUE_BYTES_MAX + 1)}
         with self.assertRaisesRegex(ValueError, "keep it elsewhere"):
             keeper.put(config(thread), checkpoint("2", too_large, {"bytes": 2}), metadata(1), {"bytes": 2})
@@ -142,14 +150,14 @@ class Checkpoints(unittest.TestCase):
         many = {f"channel-{n}": n for n in range(230)}
         versions = dict.fromkeys(many, 1)
         keeper.put(config(thread), checkpoint("1", many, versions), metadata(0), versions)
-        self.assertEqual(many, keeper.get_tuple(config(thread)).checkpoint["channel_values"])
+        self.assertEqual(many, got(keeper, config(thread)).checkpoint["channel_values"])
 
     def test_ids_that_are_no_names(self) -> None:
         thread, keeper = "Größe/🚀 \ud800" + "x" * 300, saver()
         at = keeper.put(config(thread, ns="ä"), checkpoint("a b:c", {"ch/1": 1}, {"ch/1": 1}), metadata(0), {"ch/1": 1})
         keeper.put_writes(at, [("ch/1", 2)], "task 1/2")
-        got = keeper.get_tuple(config(thread, ns="ä"))
-        self.assertEqual(({"ch/1": 1}, [("task 1/2", "ch/1", 2)]), (got.checkpoint["channel_values"], got.pending_writes))
+        latest = got(keeper, config(thread, ns="ä"))
+        self.assertEqual(({"ch/1": 1}, [("task 1/2", "ch/1", 2)]), (latest.checkpoint["channel_values"], latest.pending_writes))
         keeper.delete_thread(thread)
 
 
@@ -191,7 +199,7 @@ class Writes(unittest.TestCase):
         keeper.put_writes(at, [("a", "again")], "task-2", "~path/2")
         keeper.put_writes(at, [("c", 4)], "task-3")
         want = [("task-3", "c", 4), ("task-1", "a", 3), ("task-2", "a", 1), ("task-2", "b", [2])]
-        self.assertEqual(want, keeper.get_tuple(at).pending_writes)
+        self.assertEqual(want, got(keeper, at).pending_writes)
         self.assertEqual(want, next(keeper.list(at)).pending_writes)
 
     def test_the_last_error_interrupt_and_resumption_are_kept(self) -> None:
@@ -201,25 +209,25 @@ class Writes(unittest.TestCase):
         for turn in ("first", "last"):
             keeper.put_writes(at, [(channel, turn) for channel in base.WRITES_IDX_MAP], "task")
         by_index = sorted(base.WRITES_IDX_MAP, key=lambda channel: base.WRITES_IDX_MAP[channel])
-        self.assertEqual([("task", channel, "last") for channel in by_index], keeper.get_tuple(at).pending_writes)
+        self.assertEqual([("task", channel, "last") for channel in by_index], got(keeper, at).pending_writes)
 
     def test_more_than_a_page(self) -> None:
         thread, keeper = a_thread(), saver()
         put_steps(keeper, thread, 1)
         keeper.put_writes(config(thread, "000"), [("c", n) for n in range(150)], "task")
-        self.assertEqual([("task", "c", n) for n in range(150)], keeper.get_tuple(config(thread)).pending_writes)
+        self.assertEqual([("task", "c", n) for n in range(150)], got(keeper, config(thread)).pending_writes)
 
     def test_they_belong_to_one_checkpoint(self) -> None:
         thread, keeper = a_thread(), saver()
         put_steps(keeper, thread, 2)
         keeper.put_writes(config(thread, "000"), [("c", 1)], "task")
-        self.assertEqual([], keeper.get_tuple(config(thread)).pending_writes)
+        self.assertEqual([], got(keeper, config(thread)).pending_writes)
 
     def test_without_writes(self) -> None:
         thread, keeper = a_thread(), saver()
         put_steps(keeper, thread, 1)
         keeper.put_writes(config(thread, "000"), [], "task")
-        self.assertEqual([], keeper.get_tuple(config(thread)).pending_writes)
+        self.assertEqual([], got(keeper, config(thread)).pending_writes)
 
 
 class Deletes(unittest.TestCase):
@@ -237,7 +245,7 @@ class Deletes(unittest.TestCase):
         keeper.delete_thread(gone)
         keeper.delete_thread(a_thread())
         put_steps(keeper, gone, 1)
-        self.assertEqual("000", keeper.get_tuple(config(gone)).checkpoint["id"])
+        self.assertEqual("000", got(keeper, config(gone)).checkpoint["id"])
 
 
 class Safety(unittest.TestCase):
@@ -268,9 +276,9 @@ class Safety(unittest.TestCase):
         thread, keeper = a_thread(), saver()
         put_steps(keeper, thread, 2)
         keeper.put(config(thread, "001"), checkpoint("001", {"n": 1, "m": 5}, {"n": 2, "m": 1}), metadata(7), {"m": 1})
-        got = keeper.get_tuple(config(thread))
-        self.assertEqual(({"n": 1, "m": 5}, 7), (got.checkpoint["channel_values"], got.metadata["step"]))
-        self.assertEqual(config(thread, "000"), got.parent_config)
+        latest = got(keeper, config(thread))
+        self.assertEqual(({"n": 1, "m": 5}, 7), (latest.checkpoint["channel_values"], latest.metadata["step"]))
+        self.assertEqual(config(thread, "000"), latest.parent_config)
 
     def test_another_value_under_the_same_version_is_refused(self) -> None:
         thread, keeper = a_thread(), saver()
@@ -282,7 +290,7 @@ class Safety(unittest.TestCase):
 
     def test_a_crash_between_checkpoint_and_marker(self) -> None:
         class Crashing(CounterfoilSaver):
-            def _advance(self, *_: Any) -> None:
+            def _advance(self, store: str, thread: str, ns: str, checkpoint_id: str, parent: str | None) -> None:
                 raise KeyboardInterrupt
 
         thread, keeper = a_thread(), saver()
@@ -290,9 +298,9 @@ class Safety(unittest.TestCase):
         step = (config(thread, "000"), checkpoint("001", {"n": 1}, {"n": 2}), metadata(1), {"n": 2})
         with self.assertRaises(KeyboardInterrupt):
             Crashing(sidecar.url, "ada").put(*step)
-        self.assertEqual("000", keeper.get_tuple(config(thread)).checkpoint["id"])
+        self.assertEqual("000", got(keeper, config(thread)).checkpoint["id"])
         keeper.put(*step)
-        self.assertEqual("001", keeper.get_tuple(config(thread)).checkpoint["id"])
+        self.assertEqual("001", got(keeper, config(thread)).checkpoint["id"])
         self.assertEqual(["001", "000"], found(keeper.list(config(thread))))
 
     def test_every_answer_lost_once(self) -> None:
@@ -331,7 +339,7 @@ class Safety(unittest.TestCase):
             first.delete_thread(thread)
         self.assertEqual(before, items(thread))
         put_steps(second, thread, 2)
-        self.assertEqual("001", first.get_tuple(config(thread)).checkpoint["id"])
+        self.assertEqual("001", got(first, config(thread)).checkpoint["id"])
 
     def test_many_at_once(self) -> None:
         thread, keeper = a_thread(), saver()
@@ -342,7 +350,7 @@ class Safety(unittest.TestCase):
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(put, range(24)))
         self.assertEqual([f"{n:03}" for n in reversed(range(24))], found(keeper.list(config(thread))))
-        self.assertEqual("023", keeper.get_tuple(config(thread)).checkpoint["id"])
+        self.assertEqual("023", got(keeper, config(thread)).checkpoint["id"])
 
     def test_nobody_there(self) -> None:
         with self.assertRaises(CounterfoilError) as refused:
@@ -399,7 +407,7 @@ class Names(unittest.TestCase):
         packed, operations = values.pack("bytes", b"\x07" * (values.PIECE_BYTES + 1))
         pieces = ["tAwxgAgWAt0K1xXWD3v780t3erlGZ_MYbDLRljAlS8c", "yjWHWPbSfmz0UnKTeXenSP2IOR22ec7afce_HwBe6Hk"]
         self.assertEqual({"type": "bytes", "pieces": pieces}, packed)
-        self.assertEqual([f"p:{piece}" for piece in pieces], [operation["key"] for operation in operations])
+        self.assertEqual([f"p:{piece}" for piece in pieces], [one["key"] for one in operations])
 
 
 class Async(unittest.IsolatedAsyncioTestCase):
@@ -408,8 +416,8 @@ class Async(unittest.IsolatedAsyncioTestCase):
         at = await keeper.aput(config(thread), checkpoint("1", {"n": 1}, {"n": 1}), metadata(0), {"n": 1})
         await keeper.aput(at, checkpoint("2", {"n": 2}, {"n": 2}), metadata(1), {"n": 2})
         await asyncio.gather(*(keeper.aput_writes(config(thread, "2"), [("c", n)], f"task-{n}") for n in range(4)))
-        got = await keeper.aget_tuple(config(thread))
-        self.assertEqual(({"n": 2}, 4), (got.checkpoint["channel_values"], len(got.pending_writes)))
+        latest: Any = await keeper.aget_tuple(config(thread))
+        self.assertEqual(({"n": 2}, 4), (latest.checkpoint["channel_values"], len(latest.pending_writes)))
         self.assertEqual(["2", "1"], [one.checkpoint["id"] async for one in keeper.alist(config(thread))])
         self.assertEqual(["1"], [one.checkpoint["id"] async for one in keeper.alist(config(thread), filter={"step": 0}, limit=1)])
         await keeper.adelete_thread(thread)
