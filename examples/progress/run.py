@@ -212,7 +212,12 @@ def release_for_the_dead(sidecar: Sidecar, run: str) -> None:
     """What a supervisor may do that saw its worker die. Otherwise the next one
     waits until the lease has run out."""
     path = f"/-/v1/runs/{run}/lease"
-    lease = sidecar.send("GET", path)
+    try:
+        lease = sidecar.send("GET", path)
+    except Refused as refusal:
+        if refusal.name != "not-found":
+            raise
+        return  # the worker died before the run began
     if lease["held"]:
         sidecar.send("DELETE", f"{path}?fence={lease['fence']}")
 
