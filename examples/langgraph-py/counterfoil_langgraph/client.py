@@ -15,7 +15,8 @@ _PAGE_KEYS = 100  # the API's most
 _PAGE_VALUES = 20
 _ANSWER_BYTES_MAX = 64 * 1024 * 1024  # a page of 20 items stays far below
 _BACKOFF_SECONDS = 0.05  # before the second attempt; doubled for each one after
-_VISIBLE = re.compile(r"[\x21-\x7e]{1,128}")
+_NAME_BYTES_MAX = 256  # of a user or a run
+_VISIBLE = re.compile(r"[\x21-\x7e]+")
 _PROBLEM = "urn:counterfoil:problem:"
 
 
@@ -68,8 +69,11 @@ class Client:
         at = urlsplit(url)
         if at.scheme not in ("http", "https") or not at.hostname or at.query or at.fragment:
             raise ValueError(f"url must be where the sidecar is, such as http://127.0.0.1:8100, not {url!r}")
-        if not _VISIBLE.fullmatch(user):
-            raise ValueError("user must be 1 to 128 visible ASCII characters: it says whose threads these are")
+        for name, value in (("user", user), ("run", "-" if run is None else run)):
+            if not 1 <= len(value.encode("utf-8")) <= _NAME_BYTES_MAX:
+                raise ValueError(f"{name} must be 1 to {_NAME_BYTES_MAX} bytes of UTF-8")
+        if token is not None and not _VISIBLE.fullmatch(token):
+            raise ValueError("token must be visible ASCII characters")
         if (run is None) != (fence is None):
             raise ValueError("run and fence go together: give both, or neither")
         if not 0 < timeout <= 600 or not 1 <= attempts <= 10:
@@ -77,7 +81,7 @@ class Client:
         self._connect = http.client.HTTPSConnection if at.scheme == "https" else http.client.HTTPConnection
         self._address = at.netloc
         self._base = at.path.rstrip("/") + "/-/v1/stores/"
-        self._identity = {"Counterfoil-User": user, **({"Counterfoil-Token": token} if token else {})}
+        self._identity = {"Counterfoil-User": quote(user, safe=""), **({"Counterfoil-Token": token} if token else {})}
         self._fencing = {} if run is None else {"Counterfoil-Run": quote(run, safe=""), "Counterfoil-Fence": str(fence)}
         self._timeout = timeout
         self._attempts = attempts

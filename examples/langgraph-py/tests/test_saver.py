@@ -258,6 +258,12 @@ class Safety(unittest.TestCase):
         eve.delete_thread(thread)
         self.assertIsNotNone(saver().get_tuple(config(thread)))
 
+    def test_users_whose_names_are_no_plain_ascii(self) -> None:
+        thread = a_thread()
+        put_steps(saver(user="Ädá %41/🚀"), thread, 1)
+        self.assertIsNone(saver(user="Ädá A/🚀").get_tuple(config(thread)))
+        self.assertIsNotNone(saver(user="Ädá %41/🚀").get_tuple(config(thread)))
+
     def test_a_store_that_does_not_keep_users_apart(self) -> None:
         thread = a_thread()
         sidecar.send("PUT", f"/stores/langgraph%2F{thread}")
@@ -358,7 +364,7 @@ class Safety(unittest.TestCase):
         self.assertEqual(("unreachable", 0, True), (refused.exception.problem, refused.exception.status, refused.exception.safe_to_retry))
 
     def test_arguments_that_cannot_be(self) -> None:
-        for options in ({"url": "127.0.0.1:8100"}, {"user": ""}, {"user": "a b"}, {"prefix": "/x"}, {"prefix": "x/"}, {"run": "r"}, {"attempts": 0}):
+        for options in ({"url": "127.0.0.1:8100"}, {"user": ""}, {"user": "x" * 257}, {"token": "a b"}, {"prefix": "/x"}, {"prefix": "x/"}, {"run": "r"}, {"attempts": 0}):
             with self.subTest(options), self.assertRaises(ValueError):
                 saver(**options)
         for bad in ({}, {"thread_id": ""}, {"thread_id": 7}, {"thread_id": "t", "checkpoint_ns": 7}):
