@@ -76,6 +76,10 @@ func (b *bench) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("filling a store: %w", err)
 	}
+	renewal, err := acquireLease(sidecar)
+	if err != nil {
+		return fmt.Errorf("taking a lease: %w", err)
+	}
 	b.targets = []*target{
 		{name: "direct GET", address: provider, path: "/x", method: "GET", plain: nginxGET},
 		{name: nginxGET, address: nginx, path: "/x", method: "GET"},
@@ -86,6 +90,7 @@ func (b *bench) start(ctx context.Context) error {
 		{name: replay, address: sidecar, path: "/p/x", method: "POST", body: body, call: b.names.known, outcome: "replayed", plain: nginxPOST},
 		{name: "sidecar item put", address: sidecar, path: itemsPath, rest: anItem, method: "PUT", body: value, plain: nginxPOST, calls: freshEffect},
 		{name: "sidecar item get", address: sidecar, path: itemsPath, rest: anItem, method: "GET", plain: nginxGET, calls: replay},
+		{name: "sidecar lease renew", address: sidecar, path: leasePath, method: "PUT", body: renewal, plain: nginxPOST, calls: freshEffect},
 	}
 	b.targets = slices.DeleteFunc(b.targets, func(t *target) bool { return t.address == "" })
 	return nil

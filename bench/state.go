@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -38,6 +39,27 @@ func fillStore(sidecar string, r *rand.Rand, valueLen int) ([]byte, error) {
 		}
 	}
 	return []byte(`{"value":"` + value + `"}`), nil
+}
+
+const (
+	leasePath = "/-/v1/runs/bench-lease/lease"
+	// leaseSeconds outlives the benchmark.
+	leaseSeconds = 86_400
+)
+
+// acquireLease takes a run's lease and returns what each renewal sends.
+func acquireLease(sidecar string) ([]byte, error) {
+	body, err := tell("POST", sidecar, leasePath, fmt.Sprintf(`{"owner":"bench","ttl_seconds":%d}`, leaseSeconds))
+	if err != nil {
+		return nil, err
+	}
+	var lease struct {
+		Fence uint64 `json:"fence"`
+	}
+	if err := json.Unmarshal(body, &lease); err != nil {
+		return nil, fmt.Errorf("reading the lease: %w", err)
+	}
+	return fmt.Appendf(nil, `{"fence":%d,"ttl_seconds":%d}`, lease.Fence, leaseSeconds), nil
 }
 
 // tell asks the agent API for something once, and returns the answer's body.

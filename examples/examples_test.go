@@ -18,6 +18,8 @@ const (
 	nodeMajorMin = 18
 	// exampleMax bounds one example. They bound themselves, at less.
 	exampleMax = 100 * time.Second
+	// suiteMax is for one that runs somebody's test suite.
+	suiteMax = 200 * time.Second
 	// buildMax bounds each step before: a first build, a download.
 	buildMax = 4 * time.Minute
 	// graceMax is for an example that was told to stop to end its processes.
@@ -35,6 +37,13 @@ func TestExamples(t *testing.T) {
 
 	t.Run("crash-recovery", func(t *testing.T) {
 		t.Log(run(t, exampleMax, "crash-recovery", nil, "node", "run.mjs", sidecar))
+	})
+	t.Run("langgraph-js", func(t *testing.T) {
+		run(t, buildMax, "langgraph-js", nil, "npm", "ci", "--ignore-scripts", "--prefer-offline")
+		t.Log(run(t, suiteMax, "langgraph-js", nil, "node", "run.mjs", sidecar))
+	})
+	t.Run("exec", func(t *testing.T) {
+		t.Log(run(t, exampleMax, "exec", nil, "node", "run.mjs", "--sidecar", sidecar))
 	})
 	t.Run("stripe", func(t *testing.T) {
 		run(t, buildMax, "..", []string{"GOBIN=" + bin, "GOFLAGS="}, "go", "install", stripeMock)

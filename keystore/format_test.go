@@ -56,8 +56,8 @@ func fieldTables(t *testing.T) string {
 	return b.String() + "\n"
 }
 
-// storedTypes lists the structs that a record, a run or an item is made of, each after
-// the one that first holds it.
+// storedTypes lists the structs that a record, a run, a plan, a position or an item
+// is made of, each after the one that first holds it.
 func storedTypes() []reflect.Type {
 	var types []reflect.Type
 	seen := map[reflect.Type]bool{}
@@ -77,6 +77,8 @@ func storedTypes() []reflect.Type {
 	}
 	visit(reflect.TypeFor[Record]())
 	visit(reflect.TypeFor[Run]())
+	visit(reflect.TypeFor[Plan]())
+	visit(reflect.TypeFor[Position]())
 	visit(reflect.TypeFor[ItemStore]())
 	visit(reflect.TypeFor[Item]())
 	return types
@@ -103,7 +105,7 @@ func fieldsOf(t *testing.T, typ reflect.Type) []storedField {
 			t.Fatalf("%s.%s and %s share the number %d", typ.Name(), f.Name, other.name, n)
 		}
 		omitted := ""
-		if len(parts) > 2 && parts[2] == "omitempty" {
+		if len(parts) > 2 && (parts[2] == "omitempty" || parts[2] == "omitzero") {
 			omitted = "yes"
 		}
 		byNumber[n] = storedField{n, f.Name, kindOf(f.Type), omitted}
@@ -176,5 +178,6 @@ func numberTable() string {
 	row("Evidence", int(classify.Unsent), int(classify.Lost), func(n int) string { return classify.Evidence(n).String() })
 	row("Outcome", int(classify.Applied), int(classify.Ambiguous), func(n int) string { return classify.Outcome(n).String() })
 	row("Source", int(FromAnswer), int(FromLateAnswer), func(n int) string { return Source(n).String() })
+	row("Reason", int(KeyReused), int(numReasons)-1, func(n int) string { return Reason(n).String() })
 	return b.String() + "\n"
 }

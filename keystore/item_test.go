@@ -111,3 +111,76 @@ func TestPlanLimits(t *testing.T) {
 		t.Error("the plan says something else than it holds")
 	}
 }
+
+func TestItemStoreTimes(t *testing.T) {
+	const at = Instant(1_000_000_000_000)
+	for _, tc := range []struct {
+		ttl, since time.Duration
+		isOver     bool
+		rewritten  bool
+	}{
+		{0, time.Hour, false, true},
+		{0, WrittenStep, false, true},
+		{0, WrittenStep - 1, false, false},
+		{time.Minute, 0, false, false},
+		{time.Minute, 1, false, true},
+		{time.Minute, time.Minute - 1, false, true},
+		{time.Minute, time.Minute, true, true},
+		{time.Minute, -1, false, false},
+	} {
+		s := ItemStore{TTL: tc.ttl, WrittenAt: at}
+		now := at.Add(tc.since)
+		next, changed := s.Written(now)
+		if s.IsOver(now) != tc.isOver || changed != tc.rewritten || changed != (next.WrittenAt == now && now != at) {
+			t.Errorf("TTL %s, %s later: over %t, rewritten %t as %+v", tc.ttl, tc.since, s.IsOver(now), changed, next)
+		}
+	}
+}
+
+func TestOwners(t *testing.T) {
+	for _, tc := range []struct {
+		isolation  Isolation
+		user, want string
+		err        error
+	}{
+		{Shared, "", "", nil}, {Shared, "ann", "", nil}, {PerUser, "ann", "ann", nil}, {PerUser, "", "", ErrInvalidKey},
+	} {
+		s := ItemStore{Isolation: tc.isolation}
+		if got, err := s.Owner(Space{User: tc.user}); got != tc.want || !errors.Is(err, tc.err) {
+			t.Errorf("isolation %d, user %q: got %q, %v; want %q, %v", tc.isolation, tc.user, got, err, tc.want, tc.err)
+		}
+	}
+}
+
+func TestOnlyAReceiptIsOne(t *testing.T) {
+	k := Key{Namespace: "n", Run: "r", Turn: "1", Call: "c"}
+	for s := None; s <= Expired; s++ {
+		err := RequireReceipt(k, &Record{State: s})
+		if has := s == Succeeded || s == Rejected; has != (err == nil) {
+			t.Errorf("%s: %v", s, err)
+		}
+	}
+	if r, ok := errors.AsType[*Refused](RequireReceipt(k, nil)); !ok || r.Reason != ReceiptRequired || r.Call != k {
+		t.Errorf("not on record: %+v", r)
+	}
+}
+
+func FuzzItemCursor(f *testing.F) {
+	f.Add((&ItemQuery{}).Cursor(7), "", "a", "b", uint64(7))
+	f.Add("!", "a", "", "", uint64(0))
+	f.Fuzz(func(t *testing.T, cursor, prefix, tag, value string, place uint64) {
+		q := ItemQuery{Prefix: prefix, Tags: map[string]string{tag: value}, After: cursor}
+		if got, err := q.AfterPlace(); err != nil && !errors.Is(err, ErrCursor) || err == nil && cursor != "" && q.Cursor(got) != cursor {
+			t.Errorf("cursor %q leads to %d, %v", cursor, got, err)
+		}
+		q.After = q.Cursor(place)
+		if got, err := q.AfterPlace(); got != place || err != nil {
+			t.Errorf("place %d came back as %d, %v", place, got, err)
+		}
+		other := q
+		other.Tags = map[string]string{tag: value + "x"}
+		if _, err := other.AfterPlace(); !errors.Is(err, ErrCursor) {
+			t.Errorf("another listing takes it: %v", err)
+		}
+	})
+}

@@ -31,8 +31,16 @@ func (x *exchange) api(ctx context.Context) {
 		x.close, x.conn.linger = true, true
 	}
 	if refusal != nil {
-		x.refuse(refusal)
+		x.refuse(unchanged(refusal))
 	}
+}
+
+// unchanged says a refusal in the words of the agent API: what is not done there
+// is a change.
+func unchanged(r *journal.Refusal) *journal.Refusal {
+	said := *r
+	said.Detail = strings.ReplaceAll(r.Detail, "Nothing was sent.", "Nothing was changed.")
+	return &said
 }
 
 func (x *exchange) answerAPI(ctx context.Context) *journal.Refusal {

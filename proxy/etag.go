@@ -127,32 +127,36 @@ type precondition struct {
 	hasWeak bool
 }
 
-// writeCondition takes the two lists of a write together. What is called where
-// says where a list stood: a header field or a member.
-func writeCondition(match, noneMatch etagList, matchIs, noneMatchIs string) (precondition, error) {
-	p := precondition{match.condition(), match.hasWeak()}
+// conditions are the two lists of a write, and what they are called where they
+// stood: fields of a header, or members of an operation.
+type conditions struct {
+	match, noneMatch     etagList
+	matchIs, noneMatchIs string
+}
+
+// precondition takes the two together.
+func (c *conditions) precondition() (precondition, error) {
+	p := precondition{c.match.condition(), c.match.hasWeak()}
 	switch {
-	case noneMatch.isGiven && !noneMatch.isAny:
-		return p, fmt.Errorf("%s: a write takes only * there: the item must not exist yet. To replace a version name it in %s", noneMatchIs, matchIs)
-	case noneMatch.isGiven && match.isGiven:
-		return p, fmt.Errorf("%s and %s exclude each other: one asks for an item that is there, the other for none", matchIs, noneMatchIs)
+	case c.noneMatch.isGiven && !c.noneMatch.isAny:
+		return p, fmt.Errorf("%s: a write takes only * there: the item must not exist yet. To replace a version name it in %s", c.noneMatchIs, c.matchIs)
+	case c.noneMatch.isGiven && c.match.isGiven:
+		return p, fmt.Errorf("%s and %s exclude each other: one asks for an item that is there, the other for none", c.matchIs, c.noneMatchIs)
 	}
-	p.Absent = noneMatch.isGiven
+	p.Absent = c.noneMatch.isGiven
 	return p, nil
 }
 
 // conditionOf reads the preconditions of a write of one item.
-func conditionOf(h classify.Header) (precondition, error) {
-	match, err := etagField(h, "If-Match")
-	if err != nil {
-		return precondition{}, err
+func conditionOf(h classify.Header) (p precondition, err error) {
+	c := conditions{matchIs: "If-Match", noneMatchIs: "If-None-Match"}
+	if c.match, err = etagField(h, c.matchIs); err != nil {
+		return p, err
 	}
-	noneMatch, err := etagField(h, "If-None-Match")
-	if err != nil {
-		return precondition{}, err
+	if c.noneMatch, err = etagField(h, c.noneMatchIs); err != nil {
+		return p, err
 	}
-	p, err := writeCondition(match, noneMatch, "If-Match", "If-None-Match")
-	if err != nil {
+	if p, err = c.precondition(); err != nil {
 		return p, invalid("%s", sentence(err))
 	}
 	return p, nil

@@ -41,7 +41,7 @@ func (x *exchange) showItem(ctx context.Context, store, key string) error {
 		return x.unwritten(err, []precondition{wanted}, alone)
 	}
 	if noneMatch.isGiven && noneMatch.matchesWeakly(item.Version) {
-		x.whole(&answer{status: 304, header: itemHeader(item.Version), length: -1}, nil)
+		_ = x.whole(&answer{status: 304, header: itemHeader(item.Version), length: -1}, nil) // the connection is closed then
 		return nil
 	}
 	return x.item(200, item, keystore.Values)
@@ -58,7 +58,7 @@ func (x *exchange) item(status int, item *keystore.Item, fetch keystore.Fetch) e
 func (x *exchange) text(status int, h classify.Header, body []byte) error {
 	body = append(body, '\n')
 	h = append(h, classify.Field{Name: "Content-Type", Value: "application/json"})
-	x.whole(&answer{status: status, header: h, length: int64(len(body))}, body)
+	_ = x.whole(&answer{status: status, header: h, length: int64(len(body))}, body) // the connection is closed then
 	return nil
 }
 
@@ -121,7 +121,7 @@ func (x *exchange) deleteItem(ctx context.Context, store, key string) error {
 
 // newBatch reads what the header says of a write, all but conditions.
 func (x *exchange) newBatch(ctx context.Context, store string) (*keystore.Batch, error) {
-	guard, err := x.runGuard()
+	guard, err := x.writeGuard()
 	if err != nil {
 		return nil, err
 	}
@@ -226,39 +226,30 @@ func (x *exchange) unwritten(err error, wanted []precondition, as grouping) erro
 
 // refusedWrite says what is on record that a write was refused for.
 func refusedWrite(e *keystore.Refused, wanted []precondition, as grouping) *journal.Refusal {
-	r := &journal.Refusal{
-		Problem: journal.ProblemOf(e.Reason), Fence: e.Fence, FlowVersion: e.FlowVersion, ETag: e.Version.ETag(),
-		Detail: explainWrite(e),
-	}
-	isAboutItem := e.Reason == keystore.ETagMismatch || e.Reason == keystore.ItemExists
-	if isAboutItem && e.Operation < len(wanted) && wanted[e.Operation].hasWeak {
-		r.Detail = "If-Match names a weak entity tag (W/), and weak tags never match there (RFC 9110 section 13.1.1). Send the tag as it came, without W/; the item's present one, if it is there, is in ETag. Nothing was written."
-	}
-	if isAboutItem && as == batched {
-		r.Operation = &e.Operation
+	r := refusalFor(e)
+	switch e.Reason { //nolint:exhaustive // the others are not about items
+	case keystore.ReceiptRequired:
+		r.Detail = "Call " + e.Call.String() + " has no receipt, so what stands for it may not be written yet. Nothing was written. Make that call, or find out what came of it, first."
+	case keystore.ETagMismatch, keystore.ItemExists:
+		r.ETag = e.Version.ETag()
+		r.Detail = explainItem(e, &wanted[e.Operation])
+		if as == batched {
+			r.Operation = &e.Operation
+		}
 	}
 	return r
 }
 
-func explainWrite(e *keystore.Refused) string {
-	switch e.Reason { //nolint:exhaustive // the others are refusals of other operations
-	case keystore.ETagMismatch:
-		if e.Version == 0 {
-			return "If-Match asks for an item that is there, and this one is not. Nothing was written. Create it with If-None-Match: *."
-		}
-		return "The item has another version by now: its tag is in ETag. Nothing was written. Read the item, work the change into it, and write with the new tag."
-	case keystore.ItemExists:
+func explainItem(e *keystore.Refused, wanted *precondition) string {
+	switch {
+	case e.Reason == keystore.ItemExists:
 		return "The item exists already: its tag is in ETag. Nothing was written. If an earlier try of yours may have made it, read it and compare."
-	case keystore.ReceiptRequired:
-		return "Call " + e.Call.String() + " has no receipt, so what stands for it may not be written yet. Nothing was written. Make that call, or find out what came of it, first."
-	case keystore.FenceRequired:
-		return "The run has a lease, so its writes need the fence: send it as Counterfoil-Fence. Nothing was written."
-	case keystore.Fenced:
-		return "The fence is not the newest of the run, or its lease was given back. Nothing was written. Stop: another worker may have the run."
-	case keystore.FlowVersionMismatch:
-		return "The run is pinned to another version of its flow. Nothing was written. Run that version, or begin a new run."
+	case wanted.hasWeak:
+		return "If-Match names a weak entity tag (W/), and weak tags never match there (RFC 9110 section 13.1.1). Nothing was written. Send the tag as it came, without W/; the item's present one, if it is there, is in ETag."
+	case e.Version == 0:
+		return "If-Match asks for an item that is there, and this one is not. Nothing was written. Create it with If-None-Match: *."
 	}
-	return "What is on record does not allow it. Nothing was written."
+	return "The item has another version by now: its tag is in ETag. Nothing was written. Read the item, work the change into it, and write with the new tag."
 }
 
 // listItems answers with a page of items.
@@ -431,25 +422,25 @@ func readOperations(raw []byte) (writes []keystore.ItemWrite, wanted []precondit
 
 // readOperation reads one write of a batch.
 func readOperation(where string, raw []byte) (w keystore.ItemWrite, p precondition, err error) {
-	var match, noneMatch etagList
+	c := conditions{matchIs: "if_match", noneMatchIs: "if_none_match"}
 	err = readMembers(where, raw, func(name string) memberReader {
 		switch name {
 		case "op":
 			return func(raw []byte) (err error) { w.Kind, err = readKind(raw); return err }
 		case "key":
 			return func(raw []byte) (err error) { w.Key, err = readText(raw); return err }
-		case "if_match":
-			return func(raw []byte) error { return readETags(&match, raw) }
-		case "if_none_match":
-			return func(raw []byte) error { return readETags(&noneMatch, raw) }
+		case c.matchIs:
+			return func(raw []byte) error { return readETags(&c.match, raw) }
+		case c.noneMatchIs:
+			return func(raw []byte) error { return readETags(&c.noneMatch, raw) }
 		}
 		return putMember(&w, name)
 	})
 	if err != nil {
 		return w, p, err
 	}
-	if err = checkOperation(&w, noneMatch); err == nil {
-		p, err = writeCondition(match, noneMatch, "if_match", "if_none_match")
+	if err = checkOperation(&w, &c); err == nil {
+		p, err = c.precondition()
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", where, err)
@@ -457,13 +448,13 @@ func readOperation(where string, raw []byte) (w keystore.ItemWrite, p preconditi
 	return w, p, err
 }
 
-func checkOperation(w *keystore.ItemWrite, noneMatch etagList) error {
+func checkOperation(w *keystore.ItemWrite, c *conditions) error {
 	switch {
 	case w.Kind == 0:
 		return errors.New("it has no member op: put or delete")
 	case w.Kind == keystore.PutItem && w.Value == nil:
 		return errors.New("a put has a member value; null is a value")
-	case w.Kind == keystore.DeleteItem && (w.Value != nil || w.Tags != nil || w.TTL != 0 || noneMatch.isGiven):
+	case w.Kind == keystore.DeleteItem && (w.Value != nil || w.Tags != nil || w.TTL != 0 || c.noneMatch.isGiven):
 		return errors.New("a delete has op, key and if_match, nothing else")
 	}
 	return nil

@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +18,8 @@ import (
 // Design 3.7: If-None-Match: * creates, If-Match replaces that version, neither
 // writes.
 func TestPutCreatesReplacesAndWrites(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		before := s.now().Add(-time.Second)
 		made := s.want(201, "PUT", "s/items/k", `{"value":1,"tags":{"a":"b"},"ttl_seconds":60}`, "If-None-Match: *").item(t)
@@ -56,7 +59,8 @@ func TestPutCreatesReplacesAndWrites(t *testing.T) {
 // Design 3.7: GET answers value, tags, times and ETag; HEAD the same without the
 // body.
 func TestGetAndHead(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		tag := s.etag("s/items/k", `{"value":{"a":1},"tags":{"kind":"marker","n":""},"ttl_seconds":60}`)
 		g := s.want(200, "GET", "s/items/k", "")
@@ -83,7 +87,8 @@ func TestValueIsKeptByteForByte(t *testing.T) {
 		`"\u00e9\u2028<>&'\/"`, "\"\u2028\u2029é<>&\"", `"\ud83e\uddfe"`, `"\ud800"`, `"\uDC00 \uD800x"`, `{"a":1,"a":2,"":{}}`, "[]", "{}", "[ 1 ,\t2\n, { \"a\" : [ ] } ]",
 		`{"b":1,"a":{"__proto__":{"x":1}}}`, `{"lc":1,"type":"constructor","id":["os","system"]}`, strings.Repeat("[", depthMax) + strings.Repeat("]", depthMax), `"` + strings.Repeat("\u00fc", 1000) + `"`, `"]},{[\\\"\\"`,
 	}
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		for n, value := range values {
 			path := fmt.Sprintf("s/items/k%02d", n)
@@ -109,7 +114,8 @@ func TestValueIsKeptByteForByte(t *testing.T) {
 
 // Design 3.7: DELETE takes If-Match.
 func TestDeleteTakesIfMatch(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		old := s.etag("s/items/k", `{"value":1}`)
 		tag := s.etag("s/items/k", `{"value":2}`)
@@ -131,7 +137,8 @@ func TestDeleteTakesIfMatch(t *testing.T) {
 // Design 3.7: lists in order of creation, latest first with desc, tags joined by
 // AND, 20 by default, a cursor to go on.
 func TestListing(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		if items := s.list("s", ""); len(items) != 0 {
 			t.Errorf("an empty store lists %v", items)
@@ -193,7 +200,8 @@ func pick(all []string, is func(string) bool) (picked []string) {
 
 // A page ends early where its values are large, and says how to go on.
 func TestLargeValuesEndAPage(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		value := `"` + strings.Repeat("x", keystore.ValueBytesMax-2) + `"`
 		for i := range 12 {
@@ -217,7 +225,8 @@ func TestLargeValuesEndAPage(t *testing.T) {
 
 // Design 3.7: a batch is one atomic commit.
 func TestBatchIsOneCommit(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		kept := s.etag("s/items/kept", `{"value":0}`)
 		gone := s.etag("s/items/gone", `{"value":0}`)
@@ -268,7 +277,8 @@ func TestBatchIsOneCommit(t *testing.T) {
 // Design 3.7: a write that requires a call is refused unless that call has a
 // receipt.
 func TestWriteRequiresReceipts(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		batch := `{"operations":[{"op":"put","key":"b","value":1}]}`
 		tag := s.etag("s/items/there", `{"value":1}`)
@@ -298,7 +308,8 @@ func TestWriteRequiresReceipts(t *testing.T) {
 
 // A batch of the most that a body holds is written whole.
 func TestLargeBatch(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		var list []string
 		for i := range 9 {
@@ -314,7 +325,8 @@ func TestLargeBatch(t *testing.T) {
 // Design 3.7: run and fence on a write make it fenced, whatever kind of write it
 // is; design 3.6: once a run has had a lease, its writes need the fence.
 func TestFencedWrites(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		s.want(201, "PUT", "s/items/there", `{"value":1}`, "Counterfoil-Run: r")
 		lease := func(owner string) string {
@@ -361,10 +373,46 @@ func TestFencedWrites(t *testing.T) {
 	})
 }
 
+// A sidecar that serves one run gives its writes that run's fence, and no other
+// run's.
+func TestWritesOfTheServedRun(t *testing.T) {
+	var fence atomic.Uint64
+	configure := func(c *Config) {
+		c.Run, c.Fence = "served", func() keystore.Fence { return keystore.Fence(fence.Load()) }
+	}
+	onBoth(t, func(s *shop) {
+		t := s.t
+		fence.Store(0)
+		s.want(201, "PUT", "s", "")
+		lease := func(run string) keystore.Fence {
+			t.Helper()
+			g, err := s.store.AcquireLease(t.Context(), &keystore.LeaseRequest{Namespace: "default", Run: run, Owner: "w", TTL: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return g.Fence
+		}
+		lease("other")
+		old := lease("served")
+		if err := s.store.ReleaseLease(t.Context(), "default", "served", old); err != nil {
+			t.Fatal(err)
+		}
+		fence.Store(uint64(old))
+		s.do("PUT", "s/items/k", `{"value":1}`).isProblem(t, journal.Fenced)
+		fence.Store(uint64(lease("served")))
+		s.want(201, "PUT", "s/items/k", `{"value":1}`)
+		s.want(200, "PUT", "s/items/k", `{"value":1}`, "Counterfoil-Run: served")
+		s.do("PUT", "s/items/k", `{"value":1}`, "Counterfoil-Run: other").isProblem(t, journal.FenceRequired)
+		s.do("PUT", "s/items/k", `{"value":1}`, "Counterfoil-Fence: 1").isProblem(t, journal.Fenced)
+		s.want(200, "PUT", "s/items/k", `{"value":1}`, "Counterfoil-Run: other", "Counterfoil-Fence: 1")
+	}, configure)
+}
+
 // A write that names another version of the flow than the run is pinned to is
 // refused.
 func TestFlowVersionOfWrites(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		if _, _, err := s.store.PutRun(t.Context(), &keystore.RunSpec{Namespace: "default", Run: "r", FlowVersion: "v1"}); err != nil {
 			t.Fatal(err)
@@ -425,4 +473,78 @@ func TestPagesShareTheMemory(t *testing.T) {
 			t.Errorf("%d %s", g.status, g.body)
 		}
 	}
+}
+
+// Whoever lists sees a batch whole or not at all.
+func TestListsSeeWholeBatches(t *testing.T) {
+	const rounds = 200
+	onBoth(t, func(s *shop) {
+		t := s.t
+		s.want(201, "PUT", "s", "")
+		s.atOnce(2, func(i int, c *client) {
+			for round := range rounds {
+				if i == 0 {
+					c.ask(request("POST", stores+"s/batch", fmt.Sprintf(`{"operations":[{"op":"put","key":"a","value":%[1]d},{"op":"put","key":"b","value":%[1]d},{"op":"put","key":"made-%[1]d","value":0},{"op":"delete","key":"made-%[2]d"}]}`, round, round-1)))
+					continue
+				}
+				var l view.List[view.Item]
+				if c.ask(request("GET", stores+"s/items", "")).into(t, &l); len(l.Items) == 0 {
+					continue
+				}
+				if len(l.Items) != 3 || l.Items[0].Key != "a" || !bytes.Equal(l.Items[0].Value, l.Items[1].Value) || l.Items[2].Key != "made-"+string(l.Items[0].Value) {
+					t.Errorf("half a batch is listed: %s", keysOf(l.Items))
+				}
+			}
+		})
+		if items := s.list("s", ""); len(items) != 3 || string(items[0].Value) != fmt.Sprint(rounds-1) {
+			t.Errorf("%s", keysOf(items))
+		}
+	})
+}
+
+// Design 3.7: append-only checkpoints are creates with keys that follow from the
+// step, a marker is one key replaced by tag, the checkpoint comes before the
+// marker. Then a worker that was cut off anywhere goes on without a gap and
+// without a second checkpoint.
+func TestCheckpointsThenMarker(t *testing.T) {
+	const steps = 5
+	onBoth(t, func(s *shop) {
+		t := s.t
+		s.want(201, "PUT", "s", "")
+		s.want(201, "PUT", "s/items/marker", `{"value":0}`, "If-None-Match: *")
+		// live does a worker's steps up to its death after so many writes, and
+		// reports whether it came to its end.
+		live := func(writes int) bool {
+			marker := s.want(200, "GET", "s/items/marker", "").item(t)
+			tag := marker.ETag
+			var done int
+			if err := json.Unmarshal(marker.Value, &done); err != nil {
+				t.Fatal(err)
+			}
+			for step := done + 1; step <= steps; step++ {
+				if writes--; writes < 0 {
+					return false
+				}
+				g := s.do("PUT", fmt.Sprintf("s/items/checkpoint%%2F%d", step), fmt.Sprintf(`{"value":"state after %d"}`, step), "If-None-Match: *")
+				if g.status != 201 {
+					g.isProblem(t, journal.ItemExists) // an earlier life has made it
+				}
+				if writes--; writes < 0 {
+					return false
+				}
+				tag = s.want(200, "PUT", "s/items/marker", fmt.Sprintf(`{"value":%d}`, step), "If-Match: "+tag).item(t).ETag
+			}
+			return true
+		}
+		lives := 1
+		for !live(1 + lives%3) {
+			if lives++; lives > 2*steps {
+				t.Fatal("the worker does not get on")
+			}
+		}
+		if got := keysOf(s.list("s", "prefix=checkpoint/")); got != "checkpoint/1 checkpoint/2 checkpoint/3 checkpoint/4 checkpoint/5" {
+			t.Errorf("%s", got)
+		}
+		t.Logf("%d lives", lives)
+	})
 }

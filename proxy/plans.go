@@ -20,10 +20,7 @@ func (x *exchange) putPlan(ctx context.Context, k keystore.Key, query url.Values
 	if err := errors.Join(checkQuery(query), isRun(k.Run)); err != nil {
 		return err
 	}
-	guard, err := x.guardOf(k.Run)
-	if err != nil {
-		return err
-	}
+	guard := x.guardOf(k.Run)
 	plan, err := x.readPlan(ctx, k)
 	if err != nil {
 		return err
@@ -44,14 +41,14 @@ func (x *exchange) putPlan(ctx context.Context, k keystore.Key, query url.Values
 	return x.jsonAs(createdOr200(isNew), nil, view.PlanOf(plan))
 }
 
-// guardOf reads on whose behalf a write to that run is made.
-func (x *exchange) guardOf(run string) (g keystore.Guard, err error) {
-	g.Run = run
-	if g.FlowVersion, err = x.part("Counterfoil-Flow-Version"); err != nil {
-		return g, err
+// guardOf says on whose behalf a write to that run is made. The fence of the run
+// that is served is not another run's.
+func (x *exchange) guardOf(run string) keystore.Guard {
+	g := keystore.Guard{Run: run, FlowVersion: x.claim.flowVersion}
+	if run == x.claim.run || x.header.Has("Counterfoil-Fence") {
+		g.Fence = x.claim.fence
 	}
-	g.Fence, err = fenceOf(x.header)
-	return g, err
+	return g
 }
 
 // readPlan reads a plan. Its JSON is kept as it was sent.

@@ -271,6 +271,10 @@ func TestBadInputOfRuns(t *testing.T) {
 		}
 	}
 	st.api("PUT", "/runs/r/turns/1", `{"calls":[],"decision":"`+strings.Repeat("x", 1<<20)+`"}`).isProblem(t, journal.InputTooLarge)
+	broken := ask(t, st.addr, "PUT /-/v1/runs/r HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nno chunk\r\n")
+	if d := broken.isProblem(t, journal.InvalidRequest); d.Detail != "The body is not well-formed. Nothing was changed." {
+		t.Errorf("%+v", d)
+	}
 	for _, fence := range []string{"0", "-1", "x", "1.0", ""} {
 		if g := st.api("PUT", "/runs/r/turns/1", `{"calls":[]}`, "Counterfoil-Fence: "+fence); g.status != 400 {
 			t.Errorf("fence %q: %d %s", fence, g.status, g.body)

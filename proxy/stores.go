@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"counterfoil/classify"
 	"counterfoil/internal/journal"
 	"counterfoil/internal/view"
 	"counterfoil/keystore"
@@ -229,37 +227,18 @@ func (x *exchange) part(field string) (part string, err error) {
 	return part, nil
 }
 
-// runGuard reads what ties a write to a run. The run may come from wherever a
-// call's does.
-func (x *exchange) runGuard() (g keystore.Guard, err error) {
-	if x.claim.run != keystore.NoPart {
-		g.Run = x.claim.run
+// writeGuard says what ties a write of items to a run. The run may come from
+// wherever a call's does.
+func (x *exchange) writeGuard() (keystore.Guard, error) {
+	run := x.claim.run
+	if run == keystore.NoPart {
+		run = ""
 	}
-	if g.FlowVersion, err = x.part("Counterfoil-Flow-Version"); err != nil {
-		return g, err
-	}
-	if g.Fence, err = fenceOf(x.header); err != nil {
-		return g, err
-	}
-	if g.Run == "" && (g.Fence != 0 || g.FlowVersion != "") {
+	g := x.guardOf(run)
+	if run == "" && (g.Fence != 0 || g.FlowVersion != "") {
 		return g, invalid("Counterfoil-Fence and Counterfoil-Flow-Version say something of a run: name it as Counterfoil-Run.")
 	}
 	return g, nil
-}
-
-// fenceOf reads Counterfoil-Fence, 0 where it is not there.
-func fenceOf(h classify.Header) (keystore.Fence, error) {
-	values := h.Values("Counterfoil-Fence")
-	for _, value := range values {
-		if n, err := strconv.ParseUint(value, 10, 63); err != nil || n == 0 || value != values[0] {
-			return 0, invalid("Counterfoil-Fence is one whole number from 1 up: the fence that the run's lease came with.")
-		}
-	}
-	if len(values) == 0 {
-		return 0, nil
-	}
-	n, err := strconv.ParseUint(values[0], 10, 63)
-	return keystore.Fence(n), err
 }
 
 // requires reads Counterfoil-Requires: calls without whose receipts nothing is

@@ -33,7 +33,7 @@ type shop struct {
 func (s *shop) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 
 // onBoth runs a test on the in-memory store and on a real Badger folder.
-func onBoth(t *testing.T, test func(t *testing.T, s *shop), configure ...func(*Config)) {
+func onBoth(t *testing.T, test func(s *shop), configure ...func(*Config)) {
 	t.Helper()
 	for name, open := range map[string]func(s *shop) (keystore.Store, error){
 		"memory": func(s *shop) (keystore.Store, error) { return storetest.OpenMemory(storetest.NewDisk(), s.now) },
@@ -48,7 +48,7 @@ func onBoth(t *testing.T, test func(t *testing.T, s *shop), configure ...func(*C
 				t.Fatal(err)
 			}
 			s.serve(configure)
-			test(t, s)
+			test(s)
 		})
 	}
 }
@@ -188,7 +188,8 @@ func (s *shop) etag(path, body string, fields ...string) string {
 
 // Design 3.7: PUT is get-or-create; both members count only the first time.
 func TestStoreIsMadeOnce(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.do("GET", "s", "").isProblem(t, NotFound)
 		before := s.now().Add(-time.Second)
 		var made, again, seen view.ItemStore
@@ -219,7 +220,8 @@ func TestEveryNameIsItsOwn(t *testing.T) {
 		"a", "A", "a/b", "/", "//", ".", "..", "...", "a/../b", "%", "%2F", "%252F", " ", "a b", "a+b", "a?b=c", "a#b", "a;i=1", "@run", "a:b:c", "a,b", `"q"`, `\`, "<&>'",
 		"items", "batch", "stores", "\x01", "\x00", "\n", "ü", "u\u0308", "日本", "🧾", "\u200b", "\ufffd", "\u2028", strings.Repeat("x", 128), strings.Repeat("🧾", 128),
 	}
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		for i, name := range names {
 			path := percent(name)
 			s.want(201, "PUT", path, "")
@@ -286,7 +288,8 @@ func TestStoreLimits(t *testing.T) {
 		return `{"operations":[` + strings.Join(list, ",") + `]}`
 	}
 	value := func(bytes int) string { return `{"value":"` + strings.Repeat("x", bytes-2) + `"}` }
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", `{"ttl_seconds":315360000}`)
 		s.want(201, "PUT", "s1", `{"ttl_seconds":1}`)
 		s.want(201, "PUT", "s/items/large", value(1<<20))
@@ -315,7 +318,8 @@ func TestStoreLimits(t *testing.T) {
 
 // Design 3.7: a store's TTL slides with each write; an item's does not.
 func TestTimesToLive(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", `{"ttl_seconds":100}`)
 		s.want(201, "PUT", "s/items/short", `{"value":1,"ttl_seconds":70}`)
 		forward := func(seconds int) { s.ahead.Add(int64(seconds) * int64(time.Second)) }
@@ -343,7 +347,8 @@ func TestTimesToLive(t *testing.T) {
 // Design 3.7: with user_isolation every request names a user, and sees only that
 // user's items.
 func TestUsersAreApart(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", `{"user_isolation":true}`)
 		const batch = `{"operations":[{"op":"put","key":"k","value":1}]}`
 		for _, g := range []*got{
@@ -389,7 +394,8 @@ func TestUsersAreApart(t *testing.T) {
 // Design 3.9: namespaces never see each other's stores.
 func TestNamespacesAreApart(t *testing.T) {
 	configure := func(c *Config) { c.Tokens = map[string]string{"t1": "one", "t2": "two", "t3": "two"} }
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		as := func(token string) string { return "Counterfoil-Token: " + token }
 		s.do("GET", "s", "").isProblem(t, Unauthorized)
 		s.do("PUT", "s", "", as("wrong")).isProblem(t, Unauthorized)
@@ -414,7 +420,8 @@ func TestNamespacesAreApart(t *testing.T) {
 
 // Paths and methods of stores that do not exist.
 func TestStorePathsAndMethods(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
+	onBoth(t, func(s *shop) {
+		t := s.t
 		s.want(201, "PUT", "s", "")
 		for _, path := range []string{"", "s/", "s/items/", "s/items/a/b", "s/other", "s/batch/x", "//items/k", "s//k", "../stores/s"} {
 			s.do("GET", path, "").isProblem(t, NotFound)

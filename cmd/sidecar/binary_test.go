@@ -5,11 +5,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +25,9 @@ import (
 var program string
 
 func TestMain(m *testing.M) {
+	if tickets := os.Getenv("PLAIN_AGENT"); tickets != "" {
+		os.Exit(plainAgent(tickets)) // an agent of a test, not the tests
+	}
 	dir, err := os.MkdirTemp("", "counterfoil-cmd-")
 	if err != nil {
 		panic(err)
@@ -253,4 +260,28 @@ func TestServingNamesEveryListener(t *testing.T) {
 	if !regexp.MustCompile(` listen=127\.0\.0\.1:[1-9]\d* own\.tickets=127\.0\.0\.1:[1-9]\d* admin=127\.0\.0\.1:[1-9]\d*$`).MatchString(said) {
 		t.Errorf("it said: %s", said)
 	}
+}
+
+// plainAgent makes some tickets that are alike, crashes, and does so once more.
+func plainAgent(tickets string) int {
+	n, err := strconv.Atoi(tickets)
+	if err != nil {
+		return 99
+	}
+	for range n {
+		answer, err := http.Post(os.Getenv("COUNTERFOIL_URL")+"/tickets/v1/tickets", "application/json", strings.NewReader(`{"title":"broken"}`))
+		if err != nil {
+			fmt.Println(err)
+			return 99
+		}
+		body, err := io.ReadAll(answer.Body)
+		fmt.Println(answer.Header.Get("Counterfoil-Outcome"), string(body))
+		if err = errors.Join(err, answer.Body.Close()); err != nil {
+			return 99
+		}
+	}
+	if os.Getenv("COUNTERFOIL_FENCE") == "1" {
+		return 1
+	}
+	return 0
 }

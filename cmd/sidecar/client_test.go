@@ -48,7 +48,13 @@ func newOperator(t *testing.T, token string) *operator {
 	if o.store, err = storetest.OpenMemory(o.disk, o.clock.Now); err != nil {
 		t.Fatal(err)
 	}
-	calls, err := journal.New(journal.Config{Store: o.store, Now: o.clock.Now})
+	secrets, err := classify.NewSecrets(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, err := journal.New(journal.Config{Store: o.store, Now: o.clock.Now, Upstreams: []*journal.Upstream{
+		{Name: "tickets", Origin: "http://127.0.0.1:9090", Sender: nobody{}, Finder: nobody{}, Secrets: secrets, PauseOnUnknown: true},
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +82,13 @@ func newOperator(t *testing.T, token string) *operator {
 		_ = o.store.Close()
 	})
 	return o
+}
+
+// nobody is a provider that no request reaches.
+type nobody struct{}
+
+func (nobody) Send(context.Context, *classify.Request) *classify.Response {
+	return &classify.Response{Evidence: classify.Unsent, Reason: "connection refused"}
 }
 
 // types runs a command and returns what it printed, its exit code and its error.
@@ -156,6 +169,35 @@ func callKey(run, turn, call string) keystore.Key {
 	return keystore.Key{Namespace: "default", Run: run, Turn: turn, Call: call}
 }
 
+// fillBilling makes a run with all that one can have.
+func (o *operator) fillBilling() {
+	o.t.Helper()
+	ctx, effects := o.t.Context(), uint32(10)
+	_, _, err := o.store.PutRun(ctx, &keystore.RunSpec{
+		Namespace: "default", Run: "billing-9", FlowVersion: "v3", Labels: map[string]string{"team": "billing", "env": "prod"},
+		Budget: &keystore.Budget{Effects: &effects, Upstreams: map[string]uint32{"tickets": 2}},
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	if _, err := o.store.PutPlan(ctx, &keystore.Plan{
+		Namespace: "default", Run: "billing-9", Turn: "1", Calls: []keystore.PlannedCall{{ID: "refund", Tool: "refund"}, {ID: "mail", Tool: "send_mail"}},
+	}, keystore.Guard{Run: "billing-9"}); err != nil {
+		o.t.Fatal(err)
+	}
+	k := callKey("billing-9", "1", "refund")
+	if _, err := o.store.Begin(ctx, &keystore.Request{Approval: classify.ApprovalRequired, Beginning: keystore.Beginning{
+		Key: k, Class: classify.Effect, Fingerprint: classify.Fingerprint{1}, Epoch: o.store.Facts().Epoch,
+		Intent: keystore.Intent{Upstream: "tickets", Origin: "http://127.0.0.1:9090", Method: "POST", Target: "/refunds", SentKey: string(k.ProviderKey())},
+	}}, []byte("{\"amount\": 100,\n \"to\": \"\u202eada\"}")); err != nil {
+		o.t.Fatal(err)
+	}
+	if _, err := o.store.AcquireLease(ctx, &keystore.LeaseRequest{Namespace: "default", Run: "billing-9", Owner: "worker-1", TTL: time.Hour}); err != nil {
+		o.t.Fatal(err)
+	}
+	o.clock.Advance(time.Minute)
+}
+
 // fill is a journal as an operator may find it.
 func (o *operator) fill() {
 	o.succeed(callKey("ticket-77", "1", "create_ticket"))
@@ -164,6 +206,7 @@ func (o *operator) fill() {
 	o.lose(callKey("night shift/Zürich", "-", "charge"), "/charges", "\x1b[2J\x1b[31mthe screen is mine\u202e")
 	o.clock.Advance(5 * time.Minute)
 	o.begin(callKey("ticket-78", "1", "create_ticket"), "/effects")
+	o.fillBilling()
 }
 
 // How long an attempt took is not told where only its death is on record: that
@@ -182,7 +225,9 @@ func TestAnAttemptOfADeadProcessTookNobodyKnowsHowLong(t *testing.T) {
 
 func TestTables(t *testing.T) {
 	o := newOperator(t, "")
-	empty := []struct{ args, want string }{{"runs", "No runs in the sidecar's own namespace; --namespace names another.\n"}, {"unknown", "No unknown calls.\n"}}
+	empty := []struct{ args, want string }{
+		{"runs", "No runs in the sidecar's own namespace; --namespace names another.\n"}, {"unknown", "No unknown calls.\n"}, {"held", "No held calls.\n"},
+	}
 	for _, row := range empty {
 		if got := o.prints(row.args); got != row.want {
 			t.Errorf("%s of an empty journal: %q", row.args, got)
@@ -193,6 +238,8 @@ func TestTables(t *testing.T) {
 	for _, args := range [][]string{
 		{"runs"},
 		{"runs", "--limit", "1"},
+		{"runs", "--state", "paused", "--older-than", "1h"},
+		{"runs", "--label", "team=billing", "--label", "env=prod"},
 		{"unknown"},
 		{"unknown", "--limit", "1"},
 		{"show", "ticket-77"},
@@ -201,6 +248,12 @@ func TestTables(t *testing.T) {
 		{"show", "night%20shift%2FZ%C3%BCrich:-:charge"},
 		{"show", "night%20shift%2FZ%C3%BCrich", "--call", "charge"},
 		{"show", "ticket-78:1:create_ticket"},
+		{"show", "billing-9"},
+		{"recovery", "billing-9"},
+		{"recovery", "ticket-77", "--limit", "1"},
+		{"held"},
+		{"approve", "billing-9:1:refund", "--ttl", "30m", "--note", "as agreed"},
+		{"recovery", "billing-9"},
 		{"resolve", "ticket-77:2:send_email", "--not-applied", "--note", "not in the outbox\n"},
 	} {
 		all.WriteString("$ sidecar " + printable(strings.Join(args, " ")) + "\n" + o.prints(args...) + "\n")
@@ -221,6 +274,29 @@ func TestTables(t *testing.T) {
 	}
 	if text != string(want) {
 		t.Errorf("%s differs; run go test ./cmd/sidecar -run TestTables -rewrite-tables and read the difference\n%s", path, text)
+	}
+}
+
+func TestRulingsOnTheCommandLine(t *testing.T) {
+	o := newOperator(t, "")
+	o.fillBilling()
+	o.fails(2, "--ttl", "approve", "billing-9:1:refund", "--ttl", "0s")
+	o.fails(2, "--ttl", "approve", "billing-9:1:refund", "--ttl", "1500ms")
+	o.fails(2, "unknown flag", "deny", "billing-9:1:refund", "--ttl", "1h")
+	o.fails(2, "RUN:TURN:CALL", "deny")
+	o.fails(2, "--label", "runs", "--label", "team")
+	o.fails(1, "active, paused", "runs", "--state", "gone")
+	o.fails(1, "state planned", "approve", "billing-9:1:mail")
+	o.fails(1, "Nothing is on record", "recovery", "none")
+	if out := o.prints("deny", "billing-9:1:refund", "--note", "no", "--json"); !strings.Contains(out, `"state":"abandoned"`) || !strings.Contains(out, `"actor":"ada"`) {
+		t.Errorf("%s", out)
+	}
+	o.fails(1, "state abandoned", "approve", "billing-9:1:refund")
+	if out := o.prints("held"); out != "No held calls.\n" {
+		t.Errorf("%s", out)
+	}
+	if out := o.prints("recovery", "billing-9", "--json"); !strings.Contains(out, `"verdict":"resume"`) {
+		t.Errorf("%s", out)
 	}
 }
 

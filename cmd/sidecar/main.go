@@ -26,12 +26,18 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // who asks a second time gets the end at once
 	root := newRoot(osEnv())
-	err := root.ExecuteContext(ctx)
+	ran, err := root.ExecuteContextC(ctx)
 	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "counterfoil:", err)
-		os.Exit(exitCode(err))
+	if err == nil {
+		return
 	}
+	if _, isAgents := errors.AsType[agentEnd](err); !isAgents {
+		fmt.Fprintln(os.Stderr, "counterfoil:", err)
+	}
+	if ran != nil && ran.Name() == execName {
+		os.Exit(execExitCode(err))
+	}
+	os.Exit(exitCode(err))
 }
 
 // newRoot is the whole command line. Without a command it serves.
@@ -57,7 +63,7 @@ Without a command it serves: COUNTERFOIL_UPSTREAMS=tickets=http://127.0.0.1:9090
 	root.SetErr(env.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
-		serve, newDemoCommand(env), newDemoProviderCommand(env), newDemoAgentCommand(env),
+		serve, newExecCommand(env), newKeeperCommand(), newDemoCommand(env), newDemoProviderCommand(env), newDemoAgentCommand(env),
 		newRunsCommand(env), newShowCommand(env), newUnknownCommand(env), newResolveCommand(env),
 		newRecoveryCommand(env), newHeldCommand(env), newApproveCommand(env), newDenyCommand(env),
 		newCheckCommand(env), newHealthCommand(env), newVersionCommand(env),

@@ -185,10 +185,14 @@ func (c *client) printCall(call *view.Call) error {
 	t.row("state", call.State)
 	t.fact("unknown since", at.when(call.Since))
 	t.fact("because", call.Reason)
-	t.row("class", call.Class)
+	t.fact("tool", call.Tool)
+	t.fact("approved", approvalText(at, call.Approval))
+	t.fact("class", call.Class)
 	t.fact("upstream", strings.TrimSpace(call.Upstream+" "+call.Origin))
 	t.fact("request", strings.TrimSpace(call.Method+" "+call.Target))
-	t.row("operation", cmp.Or(call.Operation, "none matched"))
+	if call.Class != "" { // else nothing says yet what it will be
+		t.row("operation", cmp.Or(call.Operation, "none matched"))
+	}
 	t.row("provider key", call.Key)
 	t.row("created", at.when(call.CreatedAt))
 	t.row("changed", at.when(call.UpdatedAt))
@@ -200,6 +204,17 @@ func (c *client) printCall(call *view.Call) error {
 		return err
 	}
 	return c.printHistory(at, call.History)
+}
+
+func approvalText(at clock, a *view.Approval) string {
+	if a == nil {
+		return ""
+	}
+	text := at.when(a.At) + " by " + a.Actor
+	if !a.ExpiresAt.IsZero() {
+		text += ", until " + at.moment(a.ExpiresAt)
+	}
+	return text
 }
 
 func (c *client) receiptFacts(t table, at clock, r *view.Receipt) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,9 +51,7 @@ func newServeCommand(env clientEnv) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, set := env.environ()["GOMEMLIMIT"]; !set {
-				debug.SetMemoryLimit(memoryGoal)
-			}
+			limitMemory(env)
 			s := &sidecar{cfg: cfg, log: newLogger(cfg, env.stderr), now: steadyClock()}
 			if announce {
 				s.announce = env.stdout
@@ -62,6 +61,12 @@ func newServeCommand(env clientEnv) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&announce, "announce", false, "print the data listener's address on standard output once ready")
 	return cmd
+}
+
+func limitMemory(env clientEnv) {
+	if _, set := env.environ()["GOMEMLIMIT"]; !set {
+		debug.SetMemoryLimit(memoryGoal)
+	}
 }
 
 // loadConfig reads what a sidecar that serves needs, and names every mistake.
@@ -115,6 +120,15 @@ type sidecar struct {
 	cfg      *config.Config
 	log      *slog.Logger
 	announce io.Writer
+	// lockWait is how long to wait for another sidecar that has the directory;
+	// 0 is restartWait.
+	lockWait time.Duration
+	// work is what a sidecar is there for that serves only as long as something
+	// else goes on: it runs once all is ready, and its end is the sidecar's. Nil
+	// is to serve until the end of run's context.
+	work func(context.Context, keystore.Store, *listeners) error
+	// fence is that of requests that name none; nil: they have none.
+	fence func() keystore.Fence
 
 	// now is the clock of all that is written and waited for.
 	now     func() time.Time
@@ -163,7 +177,7 @@ func (s *sidecar) restartWait() time.Duration { return time.Duration(s.cfg.Drain
 func (s *sidecar) openStore(ctx context.Context) (keystore.Store, error) {
 	began := time.Now()
 	store, err := badger.Open(ctx, badger.Config{
-		Dir: s.cfg.Data, Now: s.now, Logger: s.log.With("part", "badger"), LockWait: s.restartWait(), ReserveBytes: s.reserve(),
+		Dir: s.cfg.Data, Now: s.now, Logger: s.log.With("part", "badger"), LockWait: cmp.Or(s.lockWait, s.restartWait()), ReserveBytes: s.reserve(),
 		Observe: badger.Observer{
 			BatchCommitted: s.metrics.CommitObserved,
 			CommitFailed:   func(err error) { s.log.Error("a batch could not be committed", "error", err) },
@@ -274,7 +288,7 @@ func (s *sidecar) build(store keystore.Store, upstreams []*journal.Upstream, l *
 		targets = append(targets, proxy.Upstream{Name: u.Name, URL: u.URL})
 	}
 	s.proxy, err = proxy.New(proxy.Config{
-		Journal: s.journal, Records: store, Upstreams: targets, Tokens: tokens, Namespace: s.cfg.Namespace, Run: s.cfg.Run,
+		Journal: s.journal, Records: store, Upstreams: targets, Tokens: tokens, Namespace: s.cfg.Namespace, Run: s.cfg.Run, Fence: s.fence,
 		AllowedHosts: s.cfg.AllowedHosts, AdminURL: "http://" + l.admin.Addr().String(), Logger: s.log,
 		Observe: func(a proxy.Aside) {
 			s.metrics.RequestDone(admin.Request{Upstream: a.Upstream, Outcome: a.Outcome, Problem: a.Problem, Took: a.Took})
@@ -294,19 +308,20 @@ func (s *sidecar) build(store keystore.Store, upstreams []*journal.Upstream, l *
 // order: no new calls, receipts of those in flight, listeners, store.
 func (s *sidecar) serve(ctx context.Context, store keystore.Store, l *listeners) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	work := newGroup(life)
-	defer work.wait()
+	parts := newGroup(life)
+	defer parts.wait()
+	defer l.close() // one that was not served yet when all was told to end goes on otherwise
 	defer end()
 
-	work.run("admin", func(context.Context) error { return s.admin.Serve(l.admin) })
+	parts.run("admin", func(context.Context) error { return s.admin.Serve(l.admin) })
 	if err := s.journal.Scan(ctx); err != nil {
 		return errors.Join(fmt.Errorf("going over the calls in doubt: %w", err), s.shutdown(end))
 	}
 	for _, d := range l.data {
-		work.run("data listener "+d.upstream, func(context.Context) error { return s.proxy.Serve(d.Listener, d.upstream) })
+		parts.run("data listener "+d.upstream, func(context.Context) error { return s.proxy.Serve(d.Listener, d.upstream) })
 	}
-	work.run("recovery", func(ctx context.Context) error { s.journal.Recover(ctx); return nil })
-	work.run("retention", func(ctx context.Context) error { return s.sweep(ctx, store) })
+	parts.run("recovery", func(ctx context.Context) error { s.journal.Recover(ctx); return nil })
+	parts.run("retention", func(ctx context.Context) error { return s.sweep(ctx, store) })
 	s.admin.Enter(admin.Serving)
 	s.log.Info("serving", "version", versionText(), "config", s.cfg, "listen", l.data[0].Addr().String(), l.own(), "admin", l.admin.Addr().String()) //nolint:sloglint // own is a group
 	if n := store.Stats().Unknown; n > 0 {
@@ -315,11 +330,30 @@ func (s *sidecar) serve(ctx context.Context, store keystore.Store, l *listeners)
 	if s.announce != nil {
 		fmt.Fprintln(s.announce, l.data[0].Addr())
 	}
+	return errors.Join(s.await(ctx, parts, store, l), s.shutdown(end))
+}
+
+// await returns when it is time to end: with nil if that was to be, with what
+// failed otherwise.
+func (s *sidecar) await(ctx context.Context, parts *group, store keystore.Store, l *listeners) error {
+	if s.work == nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-parts.failed:
+			return err
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.work(ctx, store, l) }()
 	select {
-	case <-ctx.Done():
-		return s.shutdown(end)
-	case err := <-work.failed:
-		return errors.Join(err, s.shutdown(end))
+	case err := <-done:
+		return err
+	case err := <-parts.failed:
+		cancel()
+		return errors.Join(err, <-done)
 	}
 }
 

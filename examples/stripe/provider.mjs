@@ -8,7 +8,7 @@
 import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Random } from './random.mjs';
+import { Random } from '../random.mjs';
 
 const [mock, seed] = process.argv.slice(2);
 const random = new Random(Number(seed));

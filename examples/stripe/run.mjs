@@ -9,7 +9,7 @@ import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { buildSidecar, freePort, goRun, play, startSidecar } from '../stage.mjs';
-import { Random } from './random.mjs';
+import { Random } from '../random.mjs';
 
 const stripeMockModule = 'github.com/stripe/stripe-mock@v0.203.0';
 const batch = 10; // orders that are added when all are charged and more kills are due

@@ -3,6 +3,7 @@ package config
 import (
 	"encoding"
 	"errors"
+	"log/slog"
 	"maps"
 	"path/filepath"
 	"reflect"
@@ -31,29 +32,42 @@ type loader struct {
 //
 // The error joins one *Complaint for each mistake. The Config is nil then.
 func Load(environ map[string]string, readFile func(string) ([]byte, error)) (*Config, error) {
-	return load(environ, readFile, func(*loader) {})
+	return load(environ, readFile, func(*Config) {}, func(*loader) {})
 }
 
 // LoadServe is Load for a sidecar that is to serve: what it needs and does not
 // have are mistakes too, and so is what check complains of in each upstream's
 // operations, which this package does not read.
 func LoadServe(environ map[string]string, readFile func(string) ([]byte, error), check func(Operations) []*Complaint) (*Config, error) {
-	return load(environ, readFile, func(l *loader) {
-		l.checkServe()
-		for _, u := range l.cfg.Upstreams {
-			if u.Operations.Node != nil {
-				l.add(check(u.Operations)...)
-			}
-		}
-	})
+	return load(environ, readFile, func(*Config) {}, func(l *loader) { l.checkToServe(check) })
 }
 
-func load(environ map[string]string, readFile func(string) ([]byte, error), more func(*loader)) (*Config, error) {
+// LoadExec is LoadServe for a sidecar that serves one agent beside it. What is
+// not set is different then: the listeners take free ports on loopback, and the
+// log says warnings alone, since it goes where the agent's output goes.
+func LoadExec(environ map[string]string, readFile func(string) ([]byte, error), check func(Operations) []*Complaint) (*Config, error) {
+	preset := func(c *Config) {
+		c.Listen, c.AdminListen, c.LogLevel = "127.0.0.1:0", "127.0.0.1:0", LogLevel(slog.LevelWarn)
+	}
+	return load(environ, readFile, preset, func(l *loader) { l.checkToServe(check) })
+}
+
+func (l *loader) checkToServe(check func(Operations) []*Complaint) {
+	l.checkServe()
+	for _, u := range l.cfg.Upstreams {
+		if u.Operations.Node != nil {
+			l.add(check(u.Operations)...)
+		}
+	}
+}
+
+func load(environ map[string]string, readFile func(string) ([]byte, error), preset func(*Config), more func(*loader)) (*Config, error) {
 	if readFile == nil {
 		readFile = func(string) ([]byte, error) { return nil, errors.New("no files can be read here") }
 	}
 	l := &loader{cfg: &Config{}, environ: environ, readFile: readFile, places: map[string]place{}}
 	l.defaults(reflect.ValueOf(l.cfg).Elem())
+	preset(l.cfg)
 	l.file(environ["COUNTERFOIL_CONFIG"])
 	l.variables()
 	l.validate()

@@ -12,7 +12,9 @@ const prefix = "COUNTERFOIL_"
 
 // foreign are variables with our prefix that are not settings.
 var foreign = []string{
-	"COUNTERFOIL_URL", // tells an agent where its sidecar is
+	// What sidecar exec tells an agent: where its sidecar is, and which life of
+	// which run it is.
+	"COUNTERFOIL_URL", "COUNTERFOIL_FENCE", "COUNTERFOIL_INCARNATION",
 }
 
 // orchestrated matches what Kubernetes, and Docker's links, put into the

@@ -107,7 +107,9 @@ func (w *storeWriter) write(s *sidecar) bool {
 		return false
 	}
 	var results struct {
-		Results []struct{ Key, ETag string }
+		Results []struct {
+			ETag string `json:"etag"`
+		} `json:"results"`
 	}
 	if r.status != http.StatusOK || json.Unmarshal([]byte(r.body), &results) != nil || len(results.Results) != len(operations) {
 		s.Errorf("batch %d of %s: %s", w.sent, w.name, r)
@@ -123,10 +125,11 @@ func (w *storeWriter) check(s *sidecar) int {
 	s.Helper()
 	var list struct {
 		Items []struct {
-			Key, ETag string
-			Value     int
-		}
-		Next string
+			Key   string `json:"key"`
+			ETag  string `json:"etag"`
+			Value int    `json:"value"`
+		} `json:"items"`
+		Next string `json:"next"`
 	}
 	s.get("/-/v1/stores/s/items?prefix="+w.name+"-", &list)
 	if w.sent == 0 {

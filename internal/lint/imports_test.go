@@ -39,6 +39,8 @@ var rooms = map[string]room{
 	"internal/lint":      {},
 	// Named moments at which a test ends the process.
 	"internal/crashpoint": {},
+	// A child process and all that it starts; nothing of ours.
+	"internal/supervise": {foreign: []string{"golang.org/x/sys"}, not: []string{"net", "net/http"}},
 	// What sidecar demo shows: processes and HTTP, nothing of ours.
 	"internal/demo": {},
 }

@@ -58,12 +58,9 @@ func HeldOf(ctx context.Context, from Bodies, r *keystore.Record) (*Held, error)
 	in := &r.Intent
 	v := &Held{
 		Namespace: r.Key.Namespace, Run: r.Key.Run, Turn: r.Key.Turn, Call: r.Key.Call, Tool: r.Tool, Key: SentKey(r),
-		HeldFor: "approval", Since: HeldSince(r), Class: r.Class.String(), Upstream: in.Upstream, Origin: in.Origin,
+		HeldFor: heldFor(r), Since: HeldSince(r), Class: r.Class.String(), Upstream: in.Upstream, Origin: in.Origin,
 		Method: in.Method, Target: in.Target, Headers: headers(in.Header), Fingerprint: r.Fingerprint.String(),
 		BodyBytes: in.Body.Bytes,
-	}
-	if r.HeldFor == keystore.Diverged {
-		v.HeldFor = "divergence"
 	}
 	if in.Body.Bytes == 0 {
 		return v, nil
@@ -80,6 +77,33 @@ func HeldOf(ctx context.Context, from Bodies, r *keystore.Record) (*Held, error)
 	v.BodyCut = int64(len(body)) < in.Body.Bytes
 	v.showBody(body)
 	return v, nil
+}
+
+func heldFor(r *keystore.Record) string {
+	if r.HeldFor == keystore.Diverged {
+		return "divergence"
+	}
+	return "approval"
+}
+
+// An Approval is a person's leave to send a call, once.
+type Approval struct {
+	// Actor is who gave it, for operators.
+	Actor string    `json:"actor,omitempty"`
+	At    time.Time `json:"at"`
+	// ExpiresAt is when it is over if the call is not begun; absent if never.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+}
+
+func approvalOf(a *keystore.Approval, who Audience) *Approval {
+	if a == nil {
+		return nil
+	}
+	v := &Approval{At: a.At.Time(), ExpiresAt: a.ExpiresAt.Time()}
+	if who == Operator {
+		v.Actor = a.Actor
+	}
+	return v
 }
 
 // HeldSince is since when a call is held.

@@ -98,13 +98,20 @@ type Call struct {
 	Turn      string `json:"turn"`
 	Call      string `json:"call"`
 	// Key is what the provider was sent as the call's key.
-	Key      string `json:"key"`
-	State    string `json:"state"`
-	Class    string `json:"class"`
-	Upstream string `json:"upstream,omitempty"`
-	Origin   string `json:"origin,omitempty"`
-	Method   string `json:"method,omitempty"`
-	Target   string `json:"target,omitempty"`
+	Key   string `json:"key"`
+	State string `json:"state"`
+	// Class is absent where a plan names the call and nothing was sent yet.
+	Class string `json:"class,omitempty"`
+	// Tool is the name that a plan gives the call's tool.
+	Tool string `json:"tool,omitempty"`
+	// HeldFor says, of a held call, why: approval or divergence. Approval is a
+	// person's leave to send it.
+	HeldFor  string    `json:"held_for,omitempty"`
+	Approval *Approval `json:"approval,omitempty"`
+	Upstream string    `json:"upstream,omitempty"`
+	Origin   string    `json:"origin,omitempty"`
+	Method   string    `json:"method,omitempty"`
+	Target   string    `json:"target,omitempty"`
 	// Operation names, for operators, which of the upstream's operations the
 	// call was; empty if it was none.
 	Operation string `json:"operation,omitempty"`
@@ -126,10 +133,17 @@ func CallOf(r *keystore.Record, who Audience) *Call {
 	in := &r.Intent
 	v := &Call{
 		Run: r.Key.Run, Turn: r.Key.Turn, Call: r.Key.Call, Key: SentKey(r),
-		State: r.State.String(), Class: r.Class.String(), Upstream: in.Upstream, Method: in.Method, Target: in.Target,
+		State: r.State.String(), Tool: r.Tool, Upstream: in.Upstream, Method: in.Method, Target: in.Target,
 		Attempts: make([]Attempt, len(r.Attempts)), AttemptsMade: r.AttemptsMade, History: make([]Change, len(r.History)),
 		CreatedAt: r.CreatedAt.Time(), UpdatedAt: r.UpdatedAt.Time(),
 	}
+	if r.Class != 0 {
+		v.Class = r.Class.String()
+	}
+	if r.State == keystore.Held {
+		v.HeldFor = heldFor(r)
+	}
+	v.Approval = approvalOf(r.Approval, who)
 	for i := range r.Attempts {
 		v.Attempts[i] = attemptOf(&r.Attempts[i], who)
 	}

@@ -246,3 +246,34 @@ func BenchmarkReplay(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkWriteItem replaces an item of 1 KiB by version, as a progress marker
+// is; each caller has its own.
+func BenchmarkWriteItem(b *testing.B) {
+	s := mustOpen(b, Config{ReserveBytes: -1})
+	b.Cleanup(func() { s.Close() })
+	putStore(b, s, time.Hour)
+	for _, callers := range []int{1, 64, 256} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			versions := make([]keystore.ItemVersion, callers)
+			for c := range callers {
+				write(b, s, put(fmt.Sprint(c), "0"))
+				i, err := s.Item(b.Context(), notes, fmt.Sprint(c))
+				if err != nil {
+					b.Fatal(err)
+				}
+				versions[c] = i.Version
+			}
+			rate := spread(b, callers, func(c, _ int) error {
+				w := put(fmt.Sprint(c), string(benchReceipt))
+				w.If.Versions = []keystore.ItemVersion{versions[c]}
+				written, err := s.WriteItems(b.Context(), &keystore.Batch{Space: notes, Writes: []keystore.ItemWrite{w}})
+				if err == nil {
+					versions[c] = written[0].Item.Version
+				}
+				return err
+			})
+			b.ReportMetric(rate, "writes/s")
+		})
+	}
+}

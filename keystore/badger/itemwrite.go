@@ -233,7 +233,7 @@ func (st *step) writeItem(r itemReader, p part, w *keystore.ItemWrite, operation
 		return written, nil
 	}
 	version := st.v.s.nextNumber()
-	written.Item = w.Put(present, keystore.ItemVersion(version), st.now)
+	written.Item = w.Put(present, st.v.s.versionOf(version), st.now)
 	made := &item{Item: *written.Item, User: p.user}
 	if made.Value, err = st.place(value); err != nil {
 		return written, err

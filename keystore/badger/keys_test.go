@@ -38,6 +38,16 @@ func FuzzKeys(f *testing.F) {
 		if key := unsettledAt(doubtPrefix, at, number(b)); unsettledSince(key) != at || lastNumber(key) != number(b) {
 			t.Errorf("instant %d, number %d came back as %d, %d", at, b, unsettledSince(key), lastNumber(key))
 		}
+		mine, yours := part{number(a), ns1}, part{number(b), ns2}
+		if bytes.Equal(mine.scope(), yours.scope()) != (mine == yours) || bytes.Equal(mine.nameKey(run1), yours.nameKey(run2)) != (mine == yours && run1 == run2) {
+			t.Errorf("items of %v and %v, %q and %q", mine, yours, run1, run2)
+		}
+		if order := bytes.Compare(mine.itemKey(number(a)), mine.itemKey(number(b))); order != compare(a, b) {
+			t.Errorf("places %d and %d sort as %d", a, b, order)
+		}
+		if key := overKey(at, mine.itemKey(number(b))); unsettledSince(key) != at || lastNumber(key) != number(b) || len(key) == itemStoreEndBytes {
+			t.Errorf("the end %d of item %d came back as %d, %d", at, b, unsettledSince(key), lastNumber(key))
+		}
 		back, err := decodeNumber(encodeNumber(number(a)))
 		if err != nil || back != number(a) {
 			t.Errorf("number %d came back as %d, %v", a, back, err)
@@ -77,8 +87,8 @@ func compare(a, b uint64) int {
 	return 0
 }
 
-// TestOwnSharesNothing: a copy for a caller shares no slice and no pointer with
-// the committer's record, whatever fields records will get.
+// TestOwnSharesNothing: a copy for a caller shares no slice, no map and no pointer
+// with the committer's record or run, whatever fields those will get.
 func TestOwnSharesNothing(t *testing.T) {
 	var r keystore.Record
 	fill1(reflect.ValueOf(&r).Elem())
@@ -87,6 +97,13 @@ func TestOwnSharesNothing(t *testing.T) {
 		t.Fatalf("got  %+v\nwant %+v", c, r)
 	}
 	sharesNothing(t, "Record", reflect.ValueOf(r), reflect.ValueOf(*c))
+	var in keystore.Run
+	fill1(reflect.ValueOf(&in).Elem())
+	out := in.Clone()
+	if !reflect.DeepEqual(&in, out) {
+		t.Fatalf("got  %+v\nwant %+v", out, in)
+	}
+	sharesNothing(t, "Run", reflect.ValueOf(in), reflect.ValueOf(*out))
 }
 
 // fill1 puts one of everything into v.
@@ -98,6 +115,9 @@ func fill1(v reflect.Value) {
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		fill1(v.Index(0))
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.Zero(v.Type().Key()), reflect.Zero(v.Type().Elem()))
 	case reflect.Struct:
 		for _, field := range v.Fields() {
 			fill1(field)

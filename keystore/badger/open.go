@@ -45,11 +45,22 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 		idleAfter: idleAfter,
 	}
+	if s.lot, err = drawLot(); err != nil {
+		return nil, errors.Join(err, e.close())
+	}
 	s.clock.read, s.opened = c.Now, keystore.Instant(c.Watch())
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", c.Dir, err), e.close())
 	}
 	return s, nil
+}
+
+func drawLot() (uint64, error) {
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return 0, fmt.Errorf("drawing a lot: %w", err)
+	}
+	return binary.BigEndian.Uint64(b[:]) >> (64 - lotBits), nil
 }
 
 // start brings the store from what is on disk to where it can serve.

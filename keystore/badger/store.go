@@ -24,6 +24,10 @@ type Store struct {
 
 	// last is the newest number given out.
 	last atomic.Uint64
+	// lot is drawn at each opening and stands before the number in an item's
+	// version: a folder that was brought back from a copy counts from where the
+	// copy was, and must not give out what was given out since.
+	lot uint64
 	// counts is how many calls each unsettled index lists.
 	counts [len(indexes)]atomic.Int64
 
@@ -71,6 +75,13 @@ type Store struct {
 var _ keystore.Store = (*Store)(nil)
 
 func (s *Store) nextNumber() number { return number(s.last.Add(1)) }
+
+// lotBits is how many bits of a version are drawn by lot; the rest hold a number.
+const lotBits = 20
+
+func (s *Store) versionOf(n number) keystore.ItemVersion {
+	return keystore.ItemVersion(s.lot<<(64-lotBits) | uint64(n))
+}
 
 // read runs fn on what is durable now. fn must be quick.
 func (s *Store) read(fn func(r reader) error) error {

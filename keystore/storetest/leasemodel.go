@@ -319,7 +319,7 @@ func (b *trial) leaseHistory(seed uint64, before func()) []LeaseNote {
 		before()
 		for round := range leaseRounds {
 			b.actTogether(clients, fmt.Sprintf("%d-%d", seed, life))
-			if round < leaseRounds-1 {
+			if round < leaseRounds-1 || life == 0 {
 				b.clock.Advance(keystore.LeaseTTLMax)
 				log.Happened(LeaseInput{Kind: "over"})
 			}

@@ -1,0 +1,2 @@
+export { CounterfoilError } from './client.mjs';
+export { CounterfoilSaver } from './saver.mjs';
