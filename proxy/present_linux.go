@@ -23,7 +23,7 @@ func (c *conn) present() bool {
 	err = raw.Control(func(fd uintptr) {
 		ask := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 		_, err := unix.Poll(ask, 0)
-		for err == unix.EINTR { //nolint:errorlint // it is never wrapped
+		for err == unix.EINTR {
 			_, err = unix.Poll(ask, 0)
 		}
 		isThere = err == nil && ask[0].Revents == 0

@@ -18,8 +18,9 @@ const agentBase = "CRASHTEST_AGENT_BASE"
 // A leg is one request of an agent: the target behind its base, the body, and
 // header fields as "Name: value".
 type leg struct {
-	Target, Body string
-	Fields       []string
+	Target string   `json:"target"`
+	Body   string   `json:"body"`
+	Fields []string `json:"fields"`
 }
 
 // agentMain is an agent: it sends the legs that its first line of input lists,
@@ -45,8 +46,9 @@ func agentMain(base string) int {
 
 // An account is what an agent says of an answer.
 type account struct {
-	Status        int
-	Outcome, Body string
+	Status  int    `json:"status"`
+	Outcome string `json:"outcome"`
+	Body    string `json:"body"`
 }
 
 func (l leg) answer(client *http.Client, base string) account {

@@ -183,7 +183,7 @@ func (w *work) settleCounted(ctx context.Context, e keystore.Event, a *answer) (
 		return w.settle(ctx, e, a.bytes)
 	}
 	e.Answered = &w.seat.ordinal
-	_ = w.seat.forth(func() error { //nolint:errcheck // it returns err
+	_ = w.seat.forth(func() error {
 		r, err = w.settle(ctx, e, a.bytes)
 		return err
 	})

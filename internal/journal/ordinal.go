@@ -118,7 +118,7 @@ func (ls *lanes) leave(l *lane) {
 // count finds out which of the equal calls the request is, and names it so.
 func (w *work) count(ctx context.Context) *Refusal {
 	c := w.call
-	content := keystore.Content(w.print.String()[:keystore.ContentChars])
+	content := keystore.Content(w.fingerprint.String()[:keystore.ContentChars])
 	l := w.lanes.join(laneName{c.Key.Namespace, c.Key.Run, c.Key.Turn, content, c.Ordinal.Incarnation})
 	o := keystore.Ordinal{Content: content, Incarnation: c.Ordinal.Incarnation}
 	if c.Ordinal.Tie != "" {

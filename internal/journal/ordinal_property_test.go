@@ -236,6 +236,7 @@ func TestOrdinal_TheLedgerIsWhatTheAgentCounts(t *testing.T) {
 }
 
 func checkLedger(t *testing.T, rt *rapid.T, rest func(time.Duration)) {
+	t.Helper()
 	aWish := rapid.Custom(func(t *rapid.T) wish {
 		return wish{rapid.IntRange(0, 2).Draw(t, "content"), rapid.IntRange(0, 4).Draw(t, "refused") == 0}
 	})

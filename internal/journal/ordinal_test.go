@@ -473,7 +473,7 @@ func TestOrdinal_AStreamThatItsClientLeftIsNotAnswered(t *testing.T) {
 func TestOrdinal_DivergenceIsSaidAndObserved(t *testing.T) {
 	b := newBench(t, newProvider(numbered), "")
 	var seen []keystore.Key
-	b.journal.observe.Diverged = func(k keystore.Key, upstream string) { seen = append(seen, k) }
+	b.journal.observe.Diverged = func(k keystore.Key, _ string) { seen = append(seen, k) }
 	b.ask(1, "a")
 	b.ask(1, "b")
 	r, _ := b.ask(2, "a")

@@ -21,12 +21,12 @@ const keyHeader = "Idempotency-Key"
 // work is one request for one call, on its way through the loop.
 type work struct {
 	*Journal
-	call     *Call
-	upstream *Upstream
-	op       *providers.Operation
-	stream   Stream
-	flight   *flight
-	print    classify.Fingerprint
+	call        *Call
+	upstream    *Upstream
+	op          *providers.Operation
+	stream      Stream
+	flight      *flight
+	fingerprint classify.Fingerprint
 	// seat is set where the call's id was made by counting.
 	seat *seat
 	// diverged says that the call came before its agent had repeated all of its
@@ -58,7 +58,7 @@ type work struct {
 // workOn finds out what a request is: its operation and its fingerprint.
 func (j *Journal) workOn(c *Call, s Stream) *work {
 	u := j.upstreams[c.Request.Upstream]
-	return &work{Journal: j, call: c, upstream: u, stream: s, op: u.match(&c.Request), print: j.print(u, &c.Request)}
+	return &work{Journal: j, call: c, upstream: u, stream: s, op: u.match(&c.Request), fingerprint: j.print(u, &c.Request)}
 }
 
 // prepare works out what the store has to know: class, intent and the ways of
@@ -80,7 +80,7 @@ func (w *work) prepare() *Refusal {
 		Beginning: keystore.Beginning{
 			Key:         c.Key,
 			Class:       class,
-			Fingerprint: w.print,
+			Fingerprint: w.fingerprint,
 			Intent:      j.intent(u, &w.out, sentKey, w.op),
 			Terms:       terms(class, w.op),
 			Credential:  j.credential(u, &w.out),
