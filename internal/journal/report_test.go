@@ -265,7 +265,9 @@ func (w *watched) Begin(ctx context.Context, q *keystore.Request, body []byte) (
 // For any history, what the report says of each call is what Do then does.
 func TestReportAndBehaviourAgree(t *testing.T) {
 	actions := map[keystore.Action]int{}
-	rapid.Check(t, func(rt *rapid.T) { playReport(t, rt, actions) })
+	for range 6 { // a single check is short under -short
+		rapid.Check(t, func(rt *rapid.T) { playReport(t, rt, actions) })
+	}
 	for _, a := range []keystore.Action{keystore.Send, keystore.Replay, keystore.Ask, keystore.Resend, keystore.Wait, keystore.Stop} {
 		if actions[a] == 0 {
 			t.Errorf("no history came to %s: %v", a, actions)
