@@ -20,7 +20,8 @@ build: ## Build bin/sidecar, which says VERSION: the commit, where git knows it
 	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/sidecar ./cmd/sidecar
 
 test: tools ## Install what the tests need (on Debian, as root) and run them all with the race detector
-	go test -race -timeout 15m ./...
+	go test -race -timeout 15m $$(go list ./... | grep -v '/examples$$')
+	go test -v -timeout 15m ./examples
 
 check: format vet lint ## Before every commit: format, vet, all linters, the rules of the house, quick tests
 	go test -short -timeout 5m ./...
