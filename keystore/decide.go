@@ -123,7 +123,14 @@ type Verdict struct {
 	Diverges bool
 	// Pins says that the request's flow version is to become the run's.
 	Pins bool
+	// AsApproved comes with Send: what is sent is the request on record, which is
+	// the one that a person has seen. An equal one may have other header fields.
+	AsApproved bool
 }
+
+// KeepsIntent reports whether the asking request's intent, and its body, go on
+// record.
+func (v *Verdict) KeepsIntent() bool { return v.Action == Send && !v.AsApproved || v.Hold }
 
 // Means is one way to learn what came of a call in doubt.
 type Means uint8
@@ -309,8 +316,8 @@ func decideFresh(r *Record, f *RunFacts, q *Request, now Instant) Verdict {
 		return Verdict{Action: Stop, Reason: BudgetExhausted}
 	case q.PauseOnUnknown && f.Unknown > 0:
 		return Verdict{Action: Stop, Reason: RunPaused}
-	case r.IsApproved(now):
-		return Verdict{Action: Send, Diverges: diverges}
+	case r.isApprovedFor(&q.Beginning, now):
+		return Verdict{Action: Send, AsApproved: true, Diverges: diverges}
 	case diverges && q.HoldDiverged:
 		return Verdict{Action: Stop, Reason: Diverged, Hold: true, Diverges: true}
 	case q.Approval == classify.ApprovalRequired:
