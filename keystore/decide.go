@@ -230,7 +230,7 @@ func Decide(r *Record, f RunFacts, q *Request, now Instant) Verdict {
 		return Verdict{Action: Stop, Reason: stop}
 	}
 	v := decideCall(r, &f, q, now)
-	v.Pins = v.Action != Stop && q.FlowVersion != "" && f.run().FlowVersion == ""
+	v.Pins = (v.Action != Stop || v.Hold) && q.FlowVersion != "" && f.run().FlowVersion == ""
 	return v
 }
 

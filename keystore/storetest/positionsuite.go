@@ -256,7 +256,11 @@ func testHeldByBegin(b *trial) {
 	}
 	denied := b.request(key("denied"))
 	denied.Approval = classify.ApprovalRequired
+	denied.FlowVersion = "v1" // what goes on record pins, sent or not
 	b.stopping(denied, keystore.ApprovalRequired)
+	if v := b.run("r").FlowVersion; v != "v1" {
+		b.Fatalf("the run of a held call is pinned to %q", v)
+	}
 	b.apply(denied.Key, keystore.Event{Kind: keystore.WasDenied, Actor: "ann"}, nil)
 	b.crash()
 	b.stopping(denied, keystore.CallDenied)
