@@ -206,7 +206,7 @@ func refusalFor(e *keystore.Refused) *journal.Refusal {
 	r := &journal.Refusal{
 		Problem: journal.ProblemOf(e.Reason), Fence: e.Fence, Owner: e.Owner, FlowVersion: e.FlowVersion, RetryAfter: e.After,
 	}
-	switch e.Reason { //nolint:exhaustive // the others are refusals of calls and of items
+	switch e.Reason {
 	case keystore.LeaseHeld:
 		r.Detail = "Another holder has the run's lease, and it is not over. Nothing was changed. Try again when it may be; asking under the same owner's name does not help."
 	case keystore.FenceRequired:
@@ -301,17 +301,17 @@ func (x *exchange) showReceipt(ctx context.Context, k keystore.Key) error {
 }
 
 // json answers with a document.
-func (x *exchange) json(v any) error { return x.jsonAs(200, nil, v) }
+func (x *exchange) json(v any) error { return x.jsonAs(200, v) }
 
-// jsonAs answers with a document, a status and more header fields.
-func (x *exchange) jsonAs(status int, more classify.Header, v any) error {
+// jsonAs answers with a document and a status.
+func (x *exchange) jsonAs(status int, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
 	body = append(body, '\n')
 	h := classify.Header{{Name: "Content-Type", Value: "application/json"}, {Name: "Cache-Control", Value: "no-store"}}
-	_ = x.whole(&answer{status: status, header: append(h, more...), length: int64(len(body))}, body) // the connection is closed then
+	_ = x.whole(&answer{status: status, header: h, length: int64(len(body))}, body) // the connection is closed then
 	return nil
 }
 

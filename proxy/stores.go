@@ -103,7 +103,7 @@ func (x *exchange) putStore(ctx context.Context, store string, query url.Values)
 	if err != nil {
 		return err
 	}
-	return x.jsonAs(createdOr200(isNew), nil, view.ItemStoreOf(&s))
+	return x.jsonAs(createdOr200(isNew), view.ItemStoreOf(&s))
 }
 
 func createdOr200(isNew bool) int {
