@@ -48,16 +48,6 @@ func (p *Plan) Names(call string) bool {
 	return false
 }
 
-// Tool is the tool of a call; empty if the plan does not say.
-func (p *Plan) Tool(call string) string {
-	for i := range p.Calls {
-		if p.Calls[i].ID == call {
-			return p.Calls[i].Tool
-		}
-	}
-	return ""
-}
-
 // Validate reports what is over its limits. The error's text is for clients.
 func (p *Plan) Validate() error {
 	if err := errors.Join(partError("run", p.Run), partError("turn", p.Turn)); err != nil {

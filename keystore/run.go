@@ -3,7 +3,6 @@ package keystore
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 	"unicode/utf8"
 )
@@ -424,6 +423,3 @@ func (r *Run) Swept() Run {
 	s.Lease.Released = s.Lease.Fence != 0
 	return s
 }
-
-// LabelNames returns the names of the run's labels, sorted.
-func (r *Run) LabelNames() []string { return slices.Sorted(maps.Keys(r.Labels)) }
