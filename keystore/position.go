@@ -163,12 +163,14 @@ type Repeats struct {
 	// DivergedAt is when an incarnation last sent a new effect while others
 	// were not repeated yet.
 	DivergedAt Instant `cbor:"5,keyasint,omitempty"`
+	// Diverged says that this incarnation has.
+	Diverged bool `cbor:"6,keyasint,omitempty"`
 }
 
 // in returns the repeats as an incarnation finds it.
 func (p Repeats) in(incarnation uint64) Repeats {
 	if incarnation > p.Incarnation {
-		p.Incarnation, p.Earlier, p.Repeated = incarnation, p.Effects, 0
+		p.Incarnation, p.Earlier, p.Repeated, p.Diverged = incarnation, p.Effects, 0, false
 	}
 	return p
 }

@@ -101,7 +101,7 @@ func TestFirstFlowVersionIsPinned(t *testing.T) {
 		t.Fatalf("a first call: %+v, %v", a.Run, err)
 	}
 	a, err = Admit(inState(Succeeded), RunFacts{Run: &Run{}}, q, t0)
-	if err != nil || !q.Writes(a.Verdict) || a.Run == nil || a.Run.FlowVersion != "v1" || a.Record != nil {
+	if err != nil || !q.Writes(nil, RunFacts{}, a.Verdict) || a.Run == nil || a.Run.FlowVersion != "v1" || a.Record != nil {
 		t.Fatalf("a replay that names the first version: %+v, %v", a, err)
 	}
 	a, err = Admit(inState(Unknown), RunFacts{Run: &Run{}}, q, t0)
@@ -199,6 +199,78 @@ func TestDivergence(t *testing.T) {
 	stale.Ordinal = &Ordinal{Content: "0123456789ab", Incarnation: 1}
 	if v := Decide(nil, RunFacts{Run: done}, &stale, t0); v.Reason != Fenced {
 		t.Errorf("an earlier incarnation: %+v", v)
+	}
+}
+
+// Who asks for an earlier call has repeated it, though it gets no answer; who is
+// refused for what it is has not.
+func TestWhatCountsAsRepeated(t *testing.T) {
+	missing := inState(Succeeded)
+	missing.Receipt = &Receipt{Status: 200, Body: Body{Bytes: 1, Missing: true}}
+	for _, tc := range []struct {
+		name   string
+		r      *Record
+		change func(*Request)
+		want   uint32
+	}{
+		{name: "held", r: inState(Held), want: 1},
+		{name: "unknown", r: inState(Unknown), want: 1},
+		{name: "given up", r: inState(Abandoned), want: 1},
+		{name: "expired", r: inState(Expired), want: 1},
+		{name: "under way", r: inState(Pending), want: 1},
+		{name: "an answer that is not kept", r: missing, want: 1},
+		{name: "sent again", r: inState(Open), want: 1},
+		{name: "a replay, before it has ended", r: inState(Succeeded)},
+		{name: "another request", r: inState(Held), change: func(q *Request) { q.Fingerprint = classify.Fingerprint{9} }},
+		{name: "a stale fence", r: inState(Held), change: func(q *Request) { q.Fence = 7 }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := RunFacts{Run: &Run{Repeats: Repeats{Incarnation: 1, Effects: 1}}, Position: Position{Incarnation: 1, Taken: 1}}
+			q := request()
+			q.Ordinal = &Ordinal{Content: "0123456789ab", Incarnation: 2}
+			if tc.change != nil {
+				tc.change(q)
+			}
+			a, err := Admit(tc.r, f, q, t0)
+			if err != nil || q.Writes(tc.r, f, a.Verdict) != (a.Run != nil || a.Record != nil) {
+				t.Fatalf("%+v, %v", a, err)
+			}
+			if a.Run == nil {
+				a.Run = f.Run
+			}
+			if a.Run.Repeats.Repeated != tc.want {
+				t.Fatalf("%+v repeated %d", a.Verdict, a.Run.Repeats.Repeated)
+			}
+			if a.Position == nil || a.Verdict.Action == Send {
+				return
+			}
+			if v := Decide(tc.r, RunFacts{Run: a.Run, Position: *a.Position}, q, t0); q.Writes(tc.r, RunFacts{Run: a.Run, Position: *a.Position}, v) && !v.GiveUp {
+				t.Errorf("asked once more, it writes again: %+v", v)
+			}
+		})
+	}
+}
+
+func TestTheFirstToDivergeMayWait(t *testing.T) {
+	f := RunFacts{Run: &Run{Repeats: Repeats{Incarnation: 1, Effects: 1}}}
+	q := request()
+	q.Ordinal = &Ordinal{Content: "0123456789ab", Incarnation: 2}
+	q.AwaitRepeats = true
+	a, err := Admit(nil, f, q, t0)
+	if err != nil || a.Verdict != (Verdict{Action: Wait, Reason: Diverged}) || a.Run != nil || a.Record != nil {
+		t.Fatalf("the first: %+v, %v", a, err)
+	}
+	q.AwaitRepeats = false
+	if a, err = Admit(nil, f, q, t0); err != nil || !a.Verdict.Diverges || !a.Run.Repeats.Diverged {
+		t.Fatalf("once it has waited: %+v, %v", a, err)
+	}
+	q.AwaitRepeats = true
+	if v := Decide(nil, RunFacts{Run: a.Run}, q, t0); v.Action != Send || !v.Diverges {
+		t.Errorf("the second: %+v", v)
+	}
+	q.Ordinal.Incarnation = 3
+	if v := Decide(nil, RunFacts{Run: a.Run}, q, t0); v.Action != Wait {
+		t.Errorf("the next incarnation's first: %+v", v)
 	}
 }
 
