@@ -4,11 +4,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Bounds on a plan.
 const (
-	// PlanBytesMax is how long a plan's JSON may be.
+	// PlanBytesMax is how long its decision and arguments may be together.
 	PlanBytesMax = 1 << 20
 	// PlanCallsMax is how many calls it may name.
 	PlanCallsMax = 1024
@@ -48,6 +49,20 @@ func (p *Plan) Names(call string) bool {
 	return false
 }
 
+// Outline is the plan without its decision and arguments: the calls that it
+// names. Nil has none.
+func (p *Plan) Outline() *Plan {
+	if p == nil {
+		return nil
+	}
+	o := *p
+	o.Decision, o.Calls = nil, slices.Clone(p.Calls)
+	for i := range o.Calls {
+		o.Calls[i].Args = nil
+	}
+	return &o
+}
+
 // Validate reports what is over its limits. The error's text is for clients.
 func (p *Plan) Validate() error {
 	if err := errors.Join(partError("run", p.Run), partError("turn", p.Turn)); err != nil {
@@ -60,7 +75,7 @@ func (p *Plan) Validate() error {
 	seen := make(map[string]bool, len(p.Calls))
 	for i := range p.Calls {
 		c := &p.Calls[i]
-		bytes += len(c.ID) + len(c.Tool) + len(c.Args)
+		bytes += len(c.Args)
 		if err := partError(fmt.Sprintf("calls[%d].id", i), c.ID); err != nil {
 			return err
 		}
@@ -73,7 +88,7 @@ func (p *Plan) Validate() error {
 		seen[c.ID] = true
 	}
 	if bytes > PlanBytesMax {
-		return fmt.Errorf("the plan has %d bytes, at most %d are kept", bytes, PlanBytesMax)
+		return fmt.Errorf("decision and arguments have %d bytes, at most %d are kept", bytes, PlanBytesMax)
 	}
 	return nil
 }

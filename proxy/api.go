@@ -52,6 +52,7 @@ func (x *exchange) answerAPI(ctx context.Context) *journal.Refusal {
 	case errors.Is(err, keystore.ErrInvalidKey):
 		return &journal.Refusal{Problem: InvalidKey, Detail: sentence(err) + " Percent-encode each part of the path."}
 	}
+	x.about.Namespace = x.namespace
 	x.methods = x.find(segments)
 	if x.methods == nil {
 		return nowhere
@@ -98,6 +99,7 @@ func (x *exchange) findRun(s []string) methods {
 		return methods{"GET": x.listRuns}
 	}
 	k := keystore.Key{Namespace: x.namespace, Run: s[0]}
+	x.about = k
 	of := func(handle func(ctx context.Context, k keystore.Key, query url.Values) error) handler {
 		return func(ctx context.Context, query url.Values) error { return handle(ctx, k, query) }
 	}
@@ -119,6 +121,7 @@ func (x *exchange) findRun(s []string) methods {
 
 // findTurn returns the handlers of what follows /-/v1/runs/{run}/turns/{turn}.
 func (x *exchange) findTurn(k keystore.Key, s []string) methods {
+	x.about = k
 	if len(s) == 0 {
 		return methods{
 			"GET": func(ctx context.Context, query url.Values) error { return x.showPlan(ctx, k, query) },
@@ -129,11 +132,12 @@ func (x *exchange) findTurn(k keystore.Key, s []string) methods {
 		return nil
 	}
 	k.Call = s[1]
+	x.about = k
 	switch s = s[2:]; {
 	case len(s) == 0:
-		return methods{"GET": func(ctx context.Context, _ url.Values) error { return x.showCall(ctx, k) }}
+		return methods{"GET": func(ctx context.Context, query url.Values) error { return x.showCall(ctx, k, query) }}
 	case len(s) == 1 && s[0] == "receipt":
-		return methods{"GET": func(ctx context.Context, _ url.Values) error { return x.showReceipt(ctx, k) }}
+		return methods{"GET": func(ctx context.Context, query url.Values) error { return x.showReceipt(ctx, k, query) }}
 	}
 	return nil
 }
@@ -266,7 +270,10 @@ func pageOf(query url.Values, more ...string) (keystore.Page, error) {
 	return p, nil
 }
 
-func (x *exchange) showCall(ctx context.Context, k keystore.Key) error {
+func (x *exchange) showCall(ctx context.Context, k keystore.Key, query url.Values) error {
+	if err := checkQuery(query); err != nil {
+		return err
+	}
 	r, err := x.records.Call(ctx, k)
 	if err != nil {
 		return err
@@ -277,7 +284,10 @@ func (x *exchange) showCall(ctx context.Context, k keystore.Key) error {
 // showReceipt answers with the stored response itself. Who is bound to the
 // first request's credential cannot be checked here, so what is bound is not
 // shown; nor is Set-Cookie, which belongs to that credential.
-func (x *exchange) showReceipt(ctx context.Context, k keystore.Key) error {
+func (x *exchange) showReceipt(ctx context.Context, k keystore.Key, query url.Values) error {
+	if err := checkQuery(query); err != nil {
+		return err
+	}
 	r, err := x.records.Call(ctx, k)
 	switch {
 	case err != nil:

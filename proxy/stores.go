@@ -21,6 +21,7 @@ func (x *exchange) findStore(s []string) methods {
 		return nil
 	}
 	store := s[0]
+	x.about.Run = x.claim.run // the one that a write is checked against
 	bind := func(handle func(ctx context.Context, store string, query url.Values) error) handler {
 		return func(ctx context.Context, query url.Values) error { return handle(ctx, store, query) }
 	}

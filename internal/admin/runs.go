@@ -130,6 +130,9 @@ func (s *Server) query(r *http.Request, known ...string) (query, error) {
 		if !slices.Contains(known, name) {
 			return q, refuse(InvalidRequest, "The query parameter %q is not known here; known are %q.", name, known)
 		}
+		if len(v) > 1 && name != "label" {
+			return q, refuse(InvalidRequest, "The query names %s twice.", name)
+		}
 		if err := q.set(name, v[0]); err != nil {
 			return q, err
 		}
