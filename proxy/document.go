@@ -17,15 +17,27 @@ import (
 // refused by name. What v keeps of the body it must copy: release gives its
 // memory back.
 func (x *exchange) readJSON(ctx context.Context, v any) (release func(), err error) {
-	body, release, refusal := x.readBody(ctx)
-	if refusal != nil {
-		return release, &refusalError{refusal}
-	}
-	x.bodyRead = true
-	if len(bytes.TrimSpace(body)) == 0 {
-		return release, nil
+	body, release, err := x.readDocument(ctx)
+	if err != nil || len(body) == 0 {
+		return release, err
 	}
 	return release, decodeStrictly(body, v)
+}
+
+// readDocument reads the body, without the white space around it. It is empty
+// where there is none.
+func (x *exchange) readDocument(ctx context.Context) (body []byte, release func(), err error) {
+	for _, coding := range x.header.Values("Content-Encoding") {
+		if coding != "" && !strings.EqualFold(coding, "identity") {
+			return nil, nothing, invalid("Content-Encoding: bodies are taken as they are, without a coding.")
+		}
+	}
+	body, release, refusal := x.readBody(ctx)
+	if refusal != nil {
+		return nil, release, &refusalError{refusal}
+	}
+	x.bodyRead = true
+	return trimSpace(body), release, nil
 }
 
 // decodeStrictly reads one JSON document (RFC 8259). The error is a refusal that
