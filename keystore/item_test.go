@@ -120,8 +120,8 @@ func TestItemStoreTimes(t *testing.T) {
 		rewritten  bool
 	}{
 		{0, time.Hour, false, true},
-		{0, WrittenStep, false, true},
-		{0, WrittenStep - 1, false, false},
+		{0, writtenStep, false, true},
+		{0, writtenStep - 1, false, false},
 		{time.Minute, 0, false, false},
 		{time.Minute, 1, false, true},
 		{time.Minute, time.Minute - 1, false, true},

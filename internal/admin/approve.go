@@ -151,12 +151,8 @@ func (s *Server) readRuling(r *http.Request, can expiry) (*journal.Ruling, error
 
 // recovery answers with what a restarted agent of the run would be told.
 func (s *Server) recovery(ctx context.Context, r *http.Request) (any, error) {
-	q, err := s.query(r, "namespace", "limit", "after")
+	q, name, err := s.ofRun(r)
 	if err != nil {
-		return nil, err
-	}
-	name := r.PathValue("run")
-	if err := keystore.ValidatePart(name); err != nil {
 		return nil, err
 	}
 	report, err := s.calls.Report(ctx, q.namespace, name, q.page)

@@ -19,7 +19,7 @@ type Ruling struct {
 	TTL time.Duration
 }
 
-// ErrNotHeld: the call does not wait for a person.
+// ErrNotHeld says that the call does not wait for a person.
 var ErrNotHeld = errors.New("the call is not held")
 
 // Approve lets a held call be sent: exactly the request on record, once. Who

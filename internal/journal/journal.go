@@ -282,6 +282,9 @@ func (w *work) step(ctx context.Context) *Reply {
 	case keystore.Ask:
 		return w.askProvider(ctx, admission.Record, v.After, turn)
 	case keystore.Wait:
+		if v.Reason == keystore.Diverged {
+			return w.awaitRepeats(ctx)
+		}
 		return w.wait(ctx, admission.Record, v, turn)
 	case keystore.Stop:
 		if w.awaitsApproval(ctx, v.Reason, turn) {

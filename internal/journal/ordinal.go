@@ -17,6 +17,14 @@ import (
 // by Ending, before its last piece.
 const AtOnceMax = 16 << 10
 
+// repeatsPatience is how long the first new effect of an incarnation waits for
+// the repetition of earlier ones, before it counts as diverged; repeatsPoll how
+// often it looks.
+const (
+	repeatsPatience = time.Second
+	repeatsPoll     = 25 * time.Millisecond
+)
+
 // Counted is what a request without a call id says about whose call it is.
 type Counted struct {
 	// Incarnation is the life of the agent that it names.
@@ -390,6 +398,17 @@ func (j *Journal) takeBack(s *seat) bool {
 func (j *Journal) takeBackLater(s *seat) {
 	l := j.lanes.join(s.lane.name)
 	j.later(func() bool { return j.takeBack(s) }, func() { j.lanes.leave(l) })
+}
+
+// awaitRepeats lets calls that this one came before catch up: an agent that sends
+// several in parallel sends them in any order.
+func (w *work) awaitRepeats(ctx context.Context) *Reply {
+	if w.repeatWaits++; time.Duration(w.repeatWaits)*repeatsPoll > min(repeatsPatience, w.call.Wait) {
+		w.ask.AwaitRepeats = false
+		return nil
+	}
+	_ = sleep(ctx, repeatsPoll) // its end is noticed in the next step
+	return nil
 }
 
 // fenced refuses an agent, or a holder of a lease, that has been replaced.

@@ -348,6 +348,7 @@ type player struct {
 }
 
 func playReport(t *testing.T, rt *rapid.T, actions map[keystore.Action]int) {
+	t.Helper()
 	p := newProvider(nil)
 	clock := storetest.NewClock()
 	b := newBenchAt(t, p, everyOperation, clock.Now)

@@ -73,7 +73,7 @@ func (f *RunFilter) matches(s *keystore.RunSummary) bool {
 			return false
 		}
 	}
-	return (f.State == 0 || f.State == StateOf(s)) &&
+	return (f.State == 0 || f.State == stateOf(s)) &&
 		(f.Before == 0 || s.CreatedAt < f.Before) && (f.After == 0 || s.CreatedAt > f.After)
 }
 
@@ -116,7 +116,7 @@ func ListRuns(ctx context.Context, from RunLister, namespace string, p keystore.
 
 // ShowRun shows a run with its lease, without its calls.
 func ShowRun(ctx context.Context, from RunLister, s *keystore.RunSummary, who Audience) (*Run, error) {
-	v := RunOf(s, who)
+	v := runOf(s, who)
 	if s.Lease.Fence == 0 {
 		return v, nil
 	}
