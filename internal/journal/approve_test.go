@@ -127,10 +127,17 @@ func TestAnApprovalIsForWhatTheCallIsTakenFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHeldBench(t, newProvider(commits(201, "{}")))
 		wantProblem(t, b.do(call("c")), ApprovalRequired)
-		b.approve("c", 0)
-		b.upstream.Origin = "http://elsewhere"
-		wantProblem(t, b.do(call("c")), ApprovalRequired)
-		b.want(0, 0)
+		for _, change := range []func(){
+			func() { b.upstream.Origin = "http://elsewhere" },
+			func() { b.upstream.Rules[0].Class = classify.Idempotent },
+		} {
+			b.approve("c", 0)
+			b.wantStep(b.report(), "c", keystore.Planned, keystore.Send)
+			change()
+			b.wantStep(b.report(), "c", keystore.Planned, keystore.Stop)
+			wantProblem(t, b.do(call("c")), ApprovalRequired)
+			b.want(0, 0)
+		}
 		b.approve("c", 0)
 		wantReply(t, b.do(call("c")), Executed, 201, "{}")
 	})
