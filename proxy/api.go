@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -45,12 +46,9 @@ func unchanged(r *journal.Refusal) *journal.Refusal {
 
 func (x *exchange) answerAPI(ctx context.Context) *journal.Refusal {
 	path, query, _ := strings.Cut(x.route.target, "?")
-	segments, err := splitPath(path)
-	switch {
-	case err != nil && isOfStores(path):
-		return x.refusalOf(invalid("%s A name has 1 to %d characters, percent-encoded, / as %%2F.", sentence(err), keystore.NameCharsMax))
-	case errors.Is(err, keystore.ErrInvalidKey):
-		return &journal.Refusal{Problem: InvalidKey, Detail: sentence(err) + " Percent-encode each part of the path."}
+	segments, refusal := splitPath(path)
+	if refusal != nil {
+		return refusal
 	}
 	x.about.Namespace = x.namespace
 	x.methods = x.find(segments)
@@ -143,26 +141,36 @@ func (x *exchange) findTurn(k keystore.Key, s []string) methods {
 }
 
 // splitPath decodes the segments of a path; one with an empty segment has none.
-func splitPath(path string) ([]string, error) {
+func splitPath(path string) ([]string, *journal.Refusal) {
 	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	if slices.Contains(segments, "") {
 		return nil, nil
 	}
-	decode := decodePart
-	if isOfStores(path) {
-		decode = decodeName
-	}
 	for i, s := range segments {
-		part, err := decode("the path", s)
-		if err != nil {
-			return nil, err
+		var refusal *journal.Refusal
+		if segments[i], refusal = decodeSegment(segments[:i], s); refusal != nil {
+			return nil, refusal
 		}
-		segments[i] = part
 	}
 	return segments, nil
 }
 
-func isOfStores(path string) bool { return strings.HasPrefix(path, "/v1/stores/") }
+// decodeSegment decodes one segment. Those before it, which are decoded, say
+// whether it is one of stores and their items, whose names have limits of their own.
+func decodeSegment(before []string, s string) (string, *journal.Refusal) {
+	if len(before) >= 2 && before[0] == "v1" && before[1] == "stores" {
+		name, err := decodeName("the path", s)
+		if err != nil {
+			return "", &journal.Refusal{Problem: journal.InvalidRequest, Detail: fmt.Sprintf("%s A name has 1 to %d characters, percent-encoded, / as %%2F. Nothing was changed.", sentence(err), keystore.NameCharsMax)}
+		}
+		return name, nil
+	}
+	part, err := decodePart("the path", s)
+	if err != nil {
+		return "", &journal.Refusal{Problem: InvalidKey, Detail: sentence(err) + " Percent-encode each part of the path."}
+	}
+	return part, nil
+}
 
 // allowed lists the methods of a path here.
 func (x *exchange) allowed() string {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,22 @@ import (
 
 	"counterfoil/internal/journal"
 )
+
+// readDocument reads the body, without the white space around it. It is empty
+// where there is none.
+func (x *exchange) readDocument(ctx context.Context) (body []byte, release func(), err error) {
+	for _, coding := range x.header.Values("Content-Encoding") {
+		if coding != "" && !strings.EqualFold(coding, "identity") {
+			return nil, nothing, invalid("Content-Encoding: bodies are taken as they are, without a coding.")
+		}
+	}
+	body, release, refusal := x.readBody(ctx)
+	if refusal != nil {
+		return nil, release, &refusalError{refusal}
+	}
+	x.bodyRead = true
+	return trimSpace(body), release, nil
+}
 
 // explainJSON says in a client's words what encoding/json says in Go's.
 func explainJSON(err error) string {
