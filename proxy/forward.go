@@ -28,7 +28,9 @@ func (x *exchange) forward(ctx context.Context) {
 		Alive: x.conn.present,
 	}
 	var asked bool
-	if call.Wait, asked = patience(x.header); asked {
+	if call.Wait, asked = patience(x.header); asked && len(body) <= bodyBytesSmall {
+		// A large one would keep its share of the memory from all others for as long
+		// as a person takes.
 		call.HeldWait = call.Wait
 	}
 	class, journaled := x.journal.Class(&call.Request)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync/atomic"
+	"strings"
 	"testing"
 	"time"
 
@@ -241,6 +242,8 @@ func TestApprovalsOverHTTP(t *testing.T) {
 		t.Errorf("%+v %q", d, g.fields)
 	}
 	st.post("r", "1", "1", "/tickets/refunds", "{}", "Prefer: wait=0").isProblem(t, journal.ApprovalRequired)
+	large := `"` + strings.Repeat("x", bodyBytesSmall) + `"`
+	st.post("r", "1", "large", "/tickets/refunds", large, "Prefer: wait=600").isProblem(t, journal.ApprovalRequired)
 	waits := func(call string) <-chan *got {
 		answer := make(chan *got, 1)
 		go func() { answer <- st.post("r", "1", call, "/tickets/refunds", "{}", "Prefer: wait=30") }()
