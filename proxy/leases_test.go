@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync/atomic"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
