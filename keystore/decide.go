@@ -314,7 +314,7 @@ func decideFresh(r *Record, f *RunFacts, q *Request, now Instant) Verdict {
 		return Verdict{Action: Stop, Reason: BudgetExhausted}
 	case q.PauseOnUnknown && f.Unknown > 0:
 		return Verdict{Action: Stop, Reason: RunPaused}
-	case r.isApproved(now):
+	case r.IsApproved(now):
 		return Verdict{Action: Send, Diverges: diverges}
 	case isFirst && q.AwaitRepeats:
 		return Verdict{Action: Wait, Reason: Diverged}

@@ -18,8 +18,6 @@ func refused(err error) Reason {
 	return 0
 }
 
-func count(n uint32) *uint32 { return &n }
-
 func leased(fence Fence) *Run { return &Run{Lease: Lease{Fence: fence, Owner: "w", TTL: time.Minute}} }
 
 // TestWhoMayAct: fence, flow version and incarnation are checked for replays
@@ -31,8 +29,8 @@ func TestWhoMayAct(t *testing.T) {
 	released := leased(3)
 	released.Lease.Released = true
 	pinned := &Run{FlowVersion: "v1"}
-	spent := &Run{Budget: Budget{Effects: count(2)}, Begun: map[string]uint32{"tickets": 1, "mail": 1}}
-	spentThere := &Run{Budget: Budget{Effects: count(9), Upstreams: map[string]uint32{"tickets": 1}}, Begun: map[string]uint32{"tickets": 1}}
+	spent := &Run{Budget: Budget{Effects: new(uint32(2))}, Begun: map[string]uint32{"tickets": 1, "mail": 1}}
+	spentThere := &Run{Budget: Budget{Effects: new(uint32(9)), Upstreams: map[string]uint32{"tickets": 1}}, Begun: map[string]uint32{"tickets": 1}}
 	begunOnce := inState(Open)
 	neverBegun := inState(Planned)
 	neverBegun.AttemptsMade, neverBegun.Attempts = 0, nil
@@ -78,7 +76,7 @@ func TestWhoMayAct(t *testing.T) {
 		{name: "budget spent, a replay", r: inState(Succeeded), facts: RunFacts{Run: spent}, action: Replay},
 		{name: "budget spent, a call that was counted", r: begunOnce, facts: RunFacts{Run: spent}, action: Send},
 		{name: "budget spent, a planned call", r: neverBegun, facts: RunFacts{Run: spent}, action: Stop, reason: BudgetExhausted},
-		{name: "a budget of nothing", facts: RunFacts{Run: &Run{Budget: Budget{Effects: count(0)}}}, action: Stop, reason: BudgetExhausted},
+		{name: "a budget of nothing", facts: RunFacts{Run: &Run{Budget: Budget{Effects: new(uint32(0))}}}, action: Stop, reason: BudgetExhausted},
 	} {
 		q := request(ByResend)
 		if tc.with != nil {
@@ -287,7 +285,7 @@ func TestPutRun(t *testing.T) {
 	if _, _, err := first.Put(&RunSpec{FlowVersion: "v2"}, t0); refused(err) != FlowVersionMismatch {
 		t.Errorf("another version: %v", err)
 	}
-	next, changed, err := first.Put(&RunSpec{Budget: &Budget{Effects: count(1)}}, t0+1)
+	next, changed, err := first.Put(&RunSpec{Budget: &Budget{Effects: new(uint32(1))}}, t0+1)
 	if err != nil || !changed || *next.Budget.Effects != 1 || next.Labels["a"] != "b" || first.Budget.Effects != nil {
 		t.Errorf("a budget: %+v, %t, %v", next, changed, err)
 	}

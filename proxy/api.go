@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -45,13 +46,11 @@ func unchanged(r *journal.Refusal) *journal.Refusal {
 
 func (x *exchange) answerAPI(ctx context.Context) *journal.Refusal {
 	path, query, _ := strings.Cut(x.route.target, "?")
-	segments, err := splitPath(path)
-	switch {
-	case err != nil && isOfStores(path):
-		return x.refusalOf(invalid("%s A name has 1 to %d characters, percent-encoded, / as %%2F.", sentence(err), keystore.NameCharsMax))
-	case errors.Is(err, keystore.ErrInvalidKey):
-		return &journal.Refusal{Problem: InvalidKey, Detail: sentence(err) + " Percent-encode each part of the path."}
+	segments, refusal := splitPath(path)
+	if refusal != nil {
+		return refusal
 	}
+	x.about.Namespace = x.namespace
 	x.methods = x.find(segments)
 	if x.methods == nil {
 		return nowhere
@@ -98,6 +97,7 @@ func (x *exchange) findRun(s []string) methods {
 		return methods{"GET": x.listRuns}
 	}
 	k := keystore.Key{Namespace: x.namespace, Run: s[0]}
+	x.about = k
 	of := func(handle func(ctx context.Context, k keystore.Key, query url.Values) error) handler {
 		return func(ctx context.Context, query url.Values) error { return handle(ctx, k, query) }
 	}
@@ -119,6 +119,7 @@ func (x *exchange) findRun(s []string) methods {
 
 // findTurn returns the handlers of what follows /-/v1/runs/{run}/turns/{turn}.
 func (x *exchange) findTurn(k keystore.Key, s []string) methods {
+	x.about = k
 	if len(s) == 0 {
 		return methods{
 			"GET": func(ctx context.Context, query url.Values) error { return x.showPlan(ctx, k, query) },
@@ -129,36 +130,47 @@ func (x *exchange) findTurn(k keystore.Key, s []string) methods {
 		return nil
 	}
 	k.Call = s[1]
+	x.about = k
 	switch s = s[2:]; {
 	case len(s) == 0:
-		return methods{"GET": func(ctx context.Context, _ url.Values) error { return x.showCall(ctx, k) }}
+		return methods{"GET": func(ctx context.Context, query url.Values) error { return x.showCall(ctx, k, query) }}
 	case len(s) == 1 && s[0] == "receipt":
-		return methods{"GET": func(ctx context.Context, _ url.Values) error { return x.showReceipt(ctx, k) }}
+		return methods{"GET": func(ctx context.Context, query url.Values) error { return x.showReceipt(ctx, k, query) }}
 	}
 	return nil
 }
 
 // splitPath decodes the segments of a path; one with an empty segment has none.
-func splitPath(path string) ([]string, error) {
+func splitPath(path string) ([]string, *journal.Refusal) {
 	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	if slices.Contains(segments, "") {
 		return nil, nil
 	}
-	decode := decodePart
-	if isOfStores(path) {
-		decode = decodeName
-	}
 	for i, s := range segments {
-		part, err := decode("the path", s)
-		if err != nil {
-			return nil, err
+		var refusal *journal.Refusal
+		if segments[i], refusal = decodeSegment(segments[:i], s); refusal != nil {
+			return nil, refusal
 		}
-		segments[i] = part
 	}
 	return segments, nil
 }
 
-func isOfStores(path string) bool { return strings.HasPrefix(path, "/v1/stores/") }
+// decodeSegment decodes one segment. Those before it, which are decoded, say
+// whether it is one of stores and their items, whose names have limits of their own.
+func decodeSegment(before []string, s string) (string, *journal.Refusal) {
+	if len(before) >= 2 && before[0] == "v1" && before[1] == "stores" {
+		name, err := decodeName("the path", s)
+		if err != nil {
+			return "", &journal.Refusal{Problem: journal.InvalidRequest, Detail: fmt.Sprintf("%s A name has 1 to %d characters, percent-encoded, / as %%2F. Nothing was changed.", sentence(err), keystore.NameCharsMax)}
+		}
+		return name, nil
+	}
+	part, err := decodePart("the path", s)
+	if err != nil {
+		return "", &journal.Refusal{Problem: InvalidKey, Detail: sentence(err) + " Percent-encode each part of the path."}
+	}
+	return part, nil
+}
 
 // allowed lists the methods of a path here.
 func (x *exchange) allowed() string {
@@ -206,7 +218,7 @@ func refusalFor(e *keystore.Refused) *journal.Refusal {
 	r := &journal.Refusal{
 		Problem: journal.ProblemOf(e.Reason), Fence: e.Fence, Owner: e.Owner, FlowVersion: e.FlowVersion, RetryAfter: e.After,
 	}
-	switch e.Reason { //nolint:exhaustive // the others are refusals of calls and of items
+	switch e.Reason {
 	case keystore.LeaseHeld:
 		r.Detail = "Another holder has the run's lease, and it is not over. Nothing was changed. Try again when it may be; asking under the same owner's name does not help."
 	case keystore.FenceRequired:
@@ -266,7 +278,10 @@ func pageOf(query url.Values, more ...string) (keystore.Page, error) {
 	return p, nil
 }
 
-func (x *exchange) showCall(ctx context.Context, k keystore.Key) error {
+func (x *exchange) showCall(ctx context.Context, k keystore.Key, query url.Values) error {
+	if err := checkQuery(query); err != nil {
+		return err
+	}
 	r, err := x.records.Call(ctx, k)
 	if err != nil {
 		return err
@@ -277,7 +292,10 @@ func (x *exchange) showCall(ctx context.Context, k keystore.Key) error {
 // showReceipt answers with the stored response itself. Who is bound to the
 // first request's credential cannot be checked here, so what is bound is not
 // shown; nor is Set-Cookie, which belongs to that credential.
-func (x *exchange) showReceipt(ctx context.Context, k keystore.Key) error {
+func (x *exchange) showReceipt(ctx context.Context, k keystore.Key, query url.Values) error {
+	if err := checkQuery(query); err != nil {
+		return err
+	}
 	r, err := x.records.Call(ctx, k)
 	switch {
 	case err != nil:
@@ -301,17 +319,17 @@ func (x *exchange) showReceipt(ctx context.Context, k keystore.Key) error {
 }
 
 // json answers with a document.
-func (x *exchange) json(v any) error { return x.jsonAs(200, nil, v) }
+func (x *exchange) json(v any) error { return x.jsonAs(200, v) }
 
-// jsonAs answers with a document, a status and more header fields.
-func (x *exchange) jsonAs(status int, more classify.Header, v any) error {
+// jsonAs answers with a document and a status.
+func (x *exchange) jsonAs(status int, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
 	body = append(body, '\n')
 	h := classify.Header{{Name: "Content-Type", Value: "application/json"}, {Name: "Cache-Control", Value: "no-store"}}
-	_ = x.whole(&answer{status: status, header: append(h, more...), length: int64(len(body))}, body) // the connection is closed then
+	_ = x.whole(&answer{status: status, header: h, length: int64(len(body))}, body) // the connection is closed then
 	return nil
 }
 

@@ -63,6 +63,7 @@ func TestBadInputChangesNothing(t *testing.T) {
 		{"UTF-8", put("{\"value\":\"\xed\xa0\x80\"}"), nil},
 		{"deep", put(`{"value":` + strings.Repeat(`[`, 20000) + strings.Repeat(`]`, 20000) + `}`), nil},
 		{"Content-Encoding", put(whole), []string{"Content-Encoding: gzip"}},
+		{"Content-Encoding", put(whole), []string{"Content-Encoding: identity", "Content-Encoding: gzip"}},
 		{"tags", put(`{"value":1,"tags":[]}`), nil},
 		{"null", put(`{"value":1,"tags":null}`), nil},
 		{"not a string", put(`{"value":1,"tags":{"a":1}}`), nil},

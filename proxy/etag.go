@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"counterfoil/classify"
@@ -12,18 +13,16 @@ import (
 // errETag says what an entity tag looks like. Its text goes to the client.
 var errETag = errors.New(`it is * or a list of entity tags, each in double quotes as it came: "AAAAAAAAAAE"`)
 
-// An entityTag is one of a list (RFC 9110 section 8.8.3). opaque has its quotes.
-type entityTag struct {
-	opaque string
-	isWeak bool
-}
-
-// An etagList is what If-Match or If-None-Match says (RFC 9110 section 13.1).
+// An etagList is what If-Match or If-None-Match says (RFC 9110 section 13.1). Of
+// tags that never were an item's nothing is kept.
 type etagList struct {
 	isGiven bool
-	// isAny is "*"; tags are empty then.
+	// isAny is "*".
 	isAny bool
-	tags  []entityTag
+	// hasWeak says that one of the tags is weak.
+	hasWeak bool
+	// strong are the versions whose tags are named as strong ones, weak the others.
+	strong, weak []keystore.ItemVersion
 }
 
 // etagField reads a header field, all of its lines together.
@@ -48,54 +47,62 @@ func parseETags(s string) (etagList, error) {
 		l.isAny = true
 		return l, nil
 	}
+	isEmpty := true
 	for {
 		if s = strings.TrimLeft(s, " \t,"); s == "" {
 			break
 		}
-		tag, rest, err := cutETag(s)
-		if err != nil {
-			return l, err
+		isEmpty = false
+		rest, isWeak := strings.CutPrefix(s, "W/")
+		end := etagEnd(rest)
+		if end < 0 {
+			return l, errETag
 		}
-		l.tags = append(l.tags, tag)
-		if s = strings.TrimLeft(rest, " \t"); s != "" && s[0] != ',' {
+		l.add(rest[:end], isWeak)
+		if s = strings.TrimLeft(rest[end:], " \t"); s != "" && s[0] != ',' {
 			return l, errETag
 		}
 	}
-	if len(l.tags) == 0 {
+	if isEmpty {
 		return l, errETag
 	}
 	return l, nil
 }
 
-// cutETag takes one entity tag off the front of s.
-func cutETag(s string) (tag entityTag, rest string, err error) {
-	rest, isWeak := strings.CutPrefix(s, "W/")
-	if !strings.HasPrefix(rest, `"`) {
-		return tag, s, errETag
+func (l *etagList) add(opaque string, isWeak bool) {
+	l.hasWeak = l.hasWeak || isWeak
+	v, known := keystore.ParseETag(opaque)
+	switch {
+	case known && isWeak:
+		l.weak = append(l.weak, v)
+	case known:
+		l.strong = append(l.strong, v)
 	}
-	for i := 1; i < len(rest); i++ {
-		switch c := rest[i]; {
+}
+
+// etagEnd is the length of the entity tag that s begins with, quotes included
+// (RFC 9110 section 8.8.3); -1 if there is none.
+func etagEnd(s string) int {
+	if !strings.HasPrefix(s, `"`) {
+		return -1
+	}
+	for i := 1; i < len(s); i++ {
+		switch c := s[i]; {
 		case c == '"':
-			return entityTag{rest[:i+1], isWeak}, rest[i+1:], nil
+			return i + 1
 		case c <= ' ', c == 0x7f:
-			return tag, s, errETag
+			return -1
 		}
 	}
-	return tag, s, errETag
+	return -1
 }
 
 // condition is what If-Match asks of an item. Tags compare strongly there, so
 // that a weak one matches nothing; nor does one that never was an item's.
 func (l *etagList) condition() keystore.Condition {
 	c := keystore.Condition{Present: l.isAny}
-	if !l.isGiven || l.isAny {
-		return c
-	}
-	c.Versions = []keystore.ItemVersion{}
-	for _, tag := range l.tags {
-		if v, known := keystore.ParseETag(tag.opaque); known && !tag.isWeak {
-			c.Versions = append(c.Versions, v)
-		}
+	if l.isGiven && !l.isAny {
+		c.Versions = append([]keystore.ItemVersion{}, l.strong...)
 	}
 	return c
 }
@@ -103,21 +110,7 @@ func (l *etagList) condition() keystore.Condition {
 // matchesWeakly reports whether If-None-Match names that version; tags compare
 // weakly there.
 func (l *etagList) matchesWeakly(v keystore.ItemVersion) bool {
-	for _, tag := range l.tags {
-		if tag.opaque == v.ETag() {
-			return true
-		}
-	}
-	return l.isAny
-}
-
-func (l *etagList) hasWeak() bool {
-	for _, tag := range l.tags {
-		if tag.isWeak {
-			return true
-		}
-	}
-	return false
+	return l.isAny || slices.Contains(l.strong, v) || slices.Contains(l.weak, v)
 }
 
 // A precondition is what a write asks of its item, and what a refusal has to say
@@ -136,7 +129,7 @@ type conditions struct {
 
 // precondition takes the two together.
 func (c *conditions) precondition() (precondition, error) {
-	p := precondition{c.match.condition(), c.match.hasWeak()}
+	p := precondition{c.match.condition(), c.match.hasWeak}
 	switch {
 	case c.noneMatch.isGiven && !c.noneMatch.isAny:
 		return p, fmt.Errorf("%s: a write takes only * there: the item must not exist yet. To replace a version name it in %s", c.noneMatchIs, c.matchIs)

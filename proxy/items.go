@@ -36,7 +36,7 @@ func (x *exchange) showItem(ctx context.Context, store, key string) error {
 	if err != nil {
 		return err
 	}
-	wanted := precondition{match.condition(), match.hasWeak()}
+	wanted := precondition{match.condition(), match.hasWeak}
 	if err := wanted.Check(item, 0); err != nil {
 		return x.unwritten(err, []precondition{wanted}, alone)
 	}

@@ -7,6 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// isThere reports whether the other end of a socket has not closed its sending
+// half.
+func isThere(fd int) bool {
+	ask := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+	_, err := unix.Poll(ask, 0)
+	for err == unix.EINTR {
+		_, err = unix.Poll(ask, 0)
+	}
+	return err == nil && ask[0].Revents == 0
+}
+
 // unsentMax is how much of an answer may wait in the kernel to be sent.
 const unsentMax = 16 << 10
 
@@ -22,29 +33,4 @@ func boundUnsent(nc net.Conn) {
 	if raw, err := sc.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentMax) })
 	}
-}
-
-// present reports whether the client is still there, without waiting and without
-// taking anything that it sent. One that has closed its sending half counts as
-// gone: it cannot be told from one that gave up.
-func (c *conn) present() bool {
-	sc, ok := c.Conn.(syscall.Conn)
-	if !ok {
-		return true
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return false
-	}
-	isThere := false
-	// Not raw.Read: that would wait for whoever reads now.
-	err = raw.Control(func(fd uintptr) {
-		ask := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-		_, err := unix.Poll(ask, 0)
-		for err == unix.EINTR {
-			_, err = unix.Poll(ask, 0)
-		}
-		isThere = err == nil && ask[0].Revents == 0
-	})
-	return err == nil && isThere
 }

@@ -8,6 +8,6 @@ import "net"
 // taking what it sent, so a client is there until a write to it fails.
 func (c *conn) present() bool { return true }
 
-// boundUnsent does nothing: how much the kernel takes ahead of the client is
-// known of Linux alone.
+// boundUnsent does nothing: how much the kernel takes ahead of the client can be
+// bounded on Linux alone.
 func boundUnsent(net.Conn) {}

@@ -21,6 +21,7 @@ func (x *exchange) findStore(s []string) methods {
 		return nil
 	}
 	store := s[0]
+	x.about.Run = x.claim.run // the one that a write is checked against
 	bind := func(handle func(ctx context.Context, store string, query url.Values) error) handler {
 		return func(ctx context.Context, query url.Values) error { return handle(ctx, store, query) }
 	}
@@ -103,7 +104,7 @@ func (x *exchange) putStore(ctx context.Context, store string, query url.Values)
 	if err != nil {
 		return err
 	}
-	return x.jsonAs(createdOr200(isNew), nil, view.ItemStoreOf(&s))
+	return x.jsonAs(createdOr200(isNew), view.ItemStoreOf(&s))
 }
 
 func createdOr200(isNew bool) int {
@@ -136,16 +137,9 @@ func readItemTTL(raw []byte) (time.Duration, error) {
 // readObject reads the body as one object; without a body nothing is read. What
 // the readers keep is part of the body, whose memory release gives back.
 func (x *exchange) readObject(ctx context.Context, known func(name string) memberReader) (release func(), err error) {
-	if coding := x.header.Value("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return nothing, invalid("Content-Encoding: bodies are taken as they are, without a coding.")
-	}
-	body, release, refusal := x.readBody(ctx)
-	if refusal != nil {
-		return release, &refusalError{refusal}
-	}
-	x.bodyRead = true
-	if body = trimSpace(body); len(body) == 0 {
-		return release, nil
+	body, release, err := x.readDocument(ctx)
+	if err != nil || len(body) == 0 {
+		return release, err
 	}
 	if err := checkJSON(body); err != nil {
 		return release, invalid("The body: %s.", err)

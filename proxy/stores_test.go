@@ -427,6 +427,18 @@ func TestStorePathsAndMethods(t *testing.T) {
 			s.do("GET", path, "").isProblem(t, NotFound)
 		}
 		ask(t, s.addr, request("GET", "/-/v1/stores", "")).isProblem(t, NotFound)
+		// However the path is spelt, names have their own limits.
+		spelt := func(method, path, body string) *got {
+			return ask(t, s.addr, request(method, "/-/v1/%73tores/"+path, body))
+		}
+		for _, long := range []string{strings.Repeat("x", 129), strings.Repeat("x", 300)} {
+			spelt("PUT", long, "").isProblem(t, journal.InvalidRequest)
+			spelt("GET", "s/items/"+long, "").isProblem(t, journal.InvalidRequest)
+		}
+		wide := percent(strings.Repeat("🧾", 128))
+		if made, put := spelt("PUT", wide, ""), spelt("PUT", wide+"/items/%00", `{"value":1}`); made.status != 201 || put.status != 201 {
+			t.Errorf("%+v, %+v", made, put)
+		}
 		for path, allow := range map[string]string{"s": "GET, HEAD, PUT", "s/items": "GET, HEAD", "s/items/k": "DELETE, GET, HEAD, PUT", "s/batch": "POST"} {
 			g := s.do("PATCH", path, "{}")
 			if g.isProblem(t, MethodNotAllowed); g.value("Allow") != allow {

@@ -364,7 +364,7 @@ func supervised(t *testing.T) *supervision {
 	return s
 }
 
-// ended returns how it ended, once nothing of the agent is left.
+// end returns how it ended, once nothing of the agent is left.
 func (s *supervision) end() error {
 	s.t.Helper()
 	err := <-s.done

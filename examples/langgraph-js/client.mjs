@@ -6,6 +6,7 @@ const backoffMs = 50; // before the second attempt; doubled for each one after
 const pageKeys = 100; // the API's most
 const pageValues = 20;
 export const batchOps = 100; // the API's most
+const rememberedMax = 1000;
 
 /** What the API, or the way to it, refused. */
 export class CounterfoilError extends Error {
@@ -59,6 +60,8 @@ export class Client {
   #timeoutMs;
   #attempts;
   #fetch;
+  /** @type {Map<string, true>} the stores that were found to keep their users apart */
+  #apart = new Map();
 
   /** @param {ClientOptions} options */
   constructor({ url, user, token, run, fence, timeoutMs = 30_000, attempts = 3, fetch = globalThis.fetch }) {
@@ -82,32 +85,19 @@ export class Client {
   }
 
   /**
-   * makeStore gets or creates a store that keeps its users apart.
-   * @param {string} store
-   */
-  async makeStore(store) {
-    const { body } = await this.#send('PUT', encodeURIComponent(store), { body: { user_isolation: true } });
-    if (body.user_isolation !== true) {
-      throw new CounterfoilError({
-        problem: 'not-isolated',
-        status: 409,
-        detail: `the store ${store} was made without user_isolation: one user would read another's threads; set another prefix`,
-      });
-    }
-  }
-
-  /**
    * get returns an item, or undefined where there is none.
    * @param {string} store
    * @param {string} key
    * @returns {Promise<Item | undefined>}
    */
   async get(store, key) {
+    if (!(await this.#isThere(store))) return undefined;
     return (await orAbsent(this.#send('GET', itemPath(store, key))))?.body;
   }
 
   /**
    * put writes one item, and returns its ETag. Without a condition it replaces what is there.
+   * It makes the store if there is none, as batch does.
    * @param {string} store
    * @param {string} key
    * @param {unknown} value
@@ -115,7 +105,8 @@ export class Client {
    * @returns {Promise<string>}
    */
   async put(store, key, value, condition = {}) {
-    const { body } = await this.#send('PUT', itemPath(store, key), { body: { value }, headers: { ...this.#fencing, ...condition } });
+    const what = { body: { value }, headers: { ...this.#fencing, ...condition } };
+    const { body } = await this.#inStore(store, () => this.#send('PUT', itemPath(store, key), what));
     return body.etag;
   }
 
@@ -125,7 +116,8 @@ export class Client {
    * @param {Operation[]} operations
    */
   async batch(store, operations) {
-    await this.#send('POST', `${encodeURIComponent(store)}/batch`, { body: { operations }, headers: this.#fencing });
+    const what = { body: { operations }, headers: this.#fencing };
+    await this.#inStore(store, () => this.#send('POST', `${encodeURIComponent(store)}/batch`, what));
   }
 
   /**
@@ -134,6 +126,7 @@ export class Client {
    * @param {string} key
    */
   async remove(store, key) {
+    if (!(await this.#isThere(store))) return;
     await orAbsent(this.#send('DELETE', itemPath(store, key), { headers: this.#fencing }));
   }
 
@@ -145,6 +138,7 @@ export class Client {
    * @returns {AsyncGenerator<Item>}
    */
   async *list(store, prefix, { values, tags = {} }) {
+    if (!(await this.#isThere(store))) return;
     let after;
     do {
       const query = new URLSearchParams({ limit: String(values ? pageValues : pageKeys) });
@@ -156,6 +150,53 @@ export class Client {
       yield* page?.items ?? [];
       after = page?.next;
     } while (after);
+  }
+
+  /**
+   * isThere reports whether there is a store. Like inStore it lets nobody near
+   * the items of one that does not keep its users apart.
+   * @param {string} store
+   */
+  async #isThere(store) {
+    if (this.#apart.has(store)) return true;
+    const answer = await orAbsent(this.#send('GET', encodeURIComponent(store)));
+    if (answer) this.#check(store, answer.body);
+    return answer !== undefined;
+  }
+
+  /**
+   * inStore does what needs a store, which it makes if it is not there.
+   * @template T
+   * @param {string} store
+   * @param {() => Promise<T>} act
+   */
+  async #inStore(store, act) {
+    if (!this.#apart.has(store)) await this.#make(store);
+    try {
+      return await act();
+    } catch (error) {
+      if (!isProblem(error, 'not-found')) throw error;
+      await this.#make(store);
+      return act();
+    }
+  }
+
+  /** @param {string} store */
+  async #make(store) {
+    this.#check(store, (await this.#send('PUT', encodeURIComponent(store), { body: { user_isolation: true } })).body);
+  }
+
+  /**
+   * @param {string} store
+   * @param {{ user_isolation: boolean }} answer
+   */
+  #check(store, answer) {
+    if (answer.user_isolation === true) return remember(this.#apart, store, /** @type {const} */ (true));
+    throw new CounterfoilError({
+      problem: 'not-isolated',
+      status: 409,
+      detail: `the store ${store} was made without user_isolation: one user would read another's threads; set another prefix`,
+    });
   }
 
   /**
@@ -254,6 +295,18 @@ async function orAbsent(sent) {
  */
 export function isProblem(error, ...names) {
   return error instanceof CounterfoilError && names.includes(error.problem);
+}
+
+/**
+ * remember forgets the oldest entry where there are too many.
+ * @template T
+ * @param {Map<string, T>} entries
+ * @param {string} name
+ * @param {T} entry
+ */
+export function remember(entries, name, entry) {
+  entries.set(name, entry);
+  if (entries.size > rememberedMax) entries.delete(/** @type {string} */ (entries.keys().next().value));
 }
 
 /**

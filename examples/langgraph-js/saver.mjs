@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import {
   BaseCheckpointSaver, compareWritesSortKeys, copyCheckpoint, getCheckpointId, maxChannelVersion, TASKS, WRITES_IDX_MAP, writesSortKey,
 } from '@langchain/langgraph-checkpoint';
-import { batchOps, Client, CounterfoilError, isProblem } from './client.mjs';
+import { batchOps, Client, CounterfoilError, isProblem, remember } from './client.mjs';
 import { channelKey, checkpointKey, checkpointPrefix, markerKey, markerPrefix, storeName, threadKey, writeKey, writesPrefix } from './names.mjs';
 import { mapBounded, pack, piecesOf, unpack } from './values.mjs';
 
@@ -41,7 +41,6 @@ const format = 1;
 const batchChars = 4 * 1024 * 1024; // of JSON in one batch, about
 const idBytes = 256; // the API's most for a tag
 const contendedMax = 8; // how often somebody else may be faster
-const rememberedMax = 1000;
 
 /**
  * Keeps LangGraph's checkpoints in the stores of a Counterfoil sidecar: a thread
@@ -58,8 +57,6 @@ export class CounterfoilSaver extends BaseCheckpointSaver {
   #prefix;
   /** @type {Map<string, Marker>} what the markers were when this saver last saw them */
   #markers = new Map();
-  /** @type {Map<string, true>} the stores that were found to keep their users apart */
-  #made = new Map();
 
   /**
    * @param {import('./client.mjs').ClientOptions & { prefix?: string }} options `prefix` begins the stores' names: 1 to 64
@@ -358,7 +355,7 @@ export class CounterfoilSaver extends BaseCheckpointSaver {
    */
   async #enlist(thread) {
     try {
-      await this.#inStore(this.#prefix, () => this.#client.put(this.#prefix, threadKey(thread), { thread_id: thread }, { 'If-None-Match': '*' }));
+      await this.#client.put(this.#prefix, threadKey(thread), { thread_id: thread }, { 'If-None-Match': '*' });
     } catch (error) {
       if (!isProblem(error, 'item-exists')) throw error;
     }
@@ -393,31 +390,11 @@ export class CounterfoilSaver extends BaseCheckpointSaver {
    */
   async #commit(store, operations) {
     try {
-      await this.#inStore(store, () => this.#client.batch(store, operations));
+      await this.#client.batch(store, operations);
       return undefined;
     } catch (error) {
       if (isProblem(error, 'item-exists', 'etag-mismatch') && error.operation !== undefined) return error.operation;
       throw error;
-    }
-  }
-
-  /**
-   * inStore does what needs a store, which it makes if it is not there.
-   * @template T
-   * @param {string} store
-   * @param {() => Promise<T>} act
-   */
-  async #inStore(store, act) {
-    if (!this.#made.has(store)) {
-      await this.#client.makeStore(store);
-      remember(this.#made, store, /** @type {const} */ (true));
-    }
-    try {
-      return await act();
-    } catch (error) {
-      if (!isProblem(error, 'not-found')) throw error;
-      await this.#client.makeStore(store);
-      return act();
     }
   }
 
@@ -433,18 +410,6 @@ export class CounterfoilSaver extends BaseCheckpointSaver {
   async #load(store, packed) {
     return this.serde.loadsTyped(...(await unpack(packed, (key) => this.#client.get(store, key))));
   }
-}
-
-/**
- * remember forgets the oldest entry where there are too many.
- * @template T
- * @param {Map<string, T>} entries
- * @param {string} name
- * @param {T} entry
- */
-function remember(entries, name, entry) {
-  entries.set(name, entry);
-  if (entries.size > rememberedMax) entries.delete(/** @type {string} */ (entries.keys().next().value));
 }
 
 /**

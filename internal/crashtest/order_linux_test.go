@@ -115,6 +115,51 @@ func checkOrder(t *testing.T, b *bench, s *sidecar, calls []syscallMade, isWhole
 	}
 }
 
+// TestC81a_SyncComesFirstInStores reads from the same account that whatever the
+// agent API writes is synced before the first byte of its answer.
+func TestC81a_SyncComesFirstInStores(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s, trace := b.traced()
+	long := `"` + strings.Repeat("x", 1<<20-2) + `"`
+	writes := []struct {
+		method, path, body string
+		status             int
+	}{
+		{"PUT", "/-/v1/stores/s", "", 201},
+		{"PUT", "/-/v1/stores/s/items/a", `{"value":1}`, 201},
+		{"PUT", "/-/v1/stores/s/items/long", `{"value":` + long + `}`, 201},
+		{"POST", "/-/v1/stores/s/batch", `{"operations":[{"op":"put","key":"b","value":1},{"op":"delete","key":"long"}]}`, 200},
+		{"DELETE", "/-/v1/stores/s/items/b", "", 204},
+		{"POST", "/-/v1/runs/r/lease", `{"owner":"w","ttl_seconds":60}`, 200},
+		{"PUT", "/-/v1/runs/r/lease", `{"fence":1,"ttl_seconds":60}`, 200},
+		{"PUT", "/-/v1/runs/r2", `{"labels":{"a":"b"}}`, 201},
+		{"PUT", "/-/v1/runs/r2/turns/1", `{"decision":1,"calls":[{"id":"c","tool":"t","args":{}}]}`, 201},
+		{"DELETE", "/-/v1/runs/r/lease?fence=1", "", 204},
+	}
+	for _, w := range writes {
+		if r := s.ofStores(w.method, w.path, w.body); r.status != w.status {
+			t.Fatalf("%s %s: %s", w.method, w.path, r)
+		}
+	}
+	s.kill()
+	made := readTrace(t, trace)
+	client := "[" + strings.TrimPrefix(s.base, "http://") + "->"
+	for _, w := range writes {
+		begins := `"` + w.method + " " + w.path
+		begins = begins[:min(len(begins), 1+32)] // strace shows so many bytes
+		asked := firstOf(made, func(c syscallMade) bool { return c.isReading() && c.on(client) && strings.Contains(c.text, begins) })
+		if asked == nil {
+			t.Errorf("the trace of %d system calls does not show %s %s", len(made), w.method, w.path)
+			continue
+		}
+		told := firstOf(made, func(c syscallMade) bool { return c.isWriting() && c.on(client) && c.start > asked.end })
+		if told == nil || !syncedBetween(made, b, asked, told) {
+			t.Errorf("%s %s: no sync of the journal lies between its coming, line %d, and its answer, %v", w.method, w.path, asked.end, told)
+		}
+	}
+}
+
 // syncedBetween reports whether a sync of a log of the journal began after the
 // one and ended, with success, before the other began.
 func syncedBetween(calls []syscallMade, b *bench, after, before *syscallMade) bool {

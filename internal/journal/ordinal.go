@@ -34,9 +34,6 @@ type Counted struct {
 	Tie string
 	// Retry says that the client's SDK calls the request a retry.
 	Retry bool
-	// Alive reports whether the client is still there. It is called from other
-	// goroutines, until Ended, and must not wait.
-	Alive func() bool
 }
 
 // An Arrival says whether the end of an answer reached its client, as far as can
@@ -132,7 +129,7 @@ func (w *work) count(ctx context.Context) *Refusal {
 	if c.Ordinal.Tie != "" {
 		o.Tie = keystore.Digest(w.mac([]byte(c.Ordinal.Tie)))
 	}
-	s := &seat{lane: l, ordinal: o, alive: c.Ordinal.Alive}
+	s := &seat{lane: l, ordinal: o, alive: c.isAlive}
 	if err := w.sit(ctx, s, c.Ordinal.Retry); err != nil {
 		w.lanes.leave(l)
 		return w.notCounted(ctx, err)

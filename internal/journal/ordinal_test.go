@@ -25,7 +25,7 @@ func (c *client) alive() bool { return !c.gone.Load() }
 func counted(incarnation uint64, c *client, content string) *Call {
 	x := call("")
 	x.Request.Body = []byte(content)
-	x.Ordinal = &Counted{Incarnation: incarnation, Alive: c.alive}
+	x.Ordinal, x.Alive = &Counted{Incarnation: incarnation}, c.alive
 	return x
 }
 

@@ -146,10 +146,11 @@ func (r itemReader) open(sp keystore.Space) (*itemStore, part, error) {
 	return is, part{n, user}, err
 }
 
-// A placed item is one with its place.
+// A placed item is one with its place, and how many bytes it takes there.
 type placed struct {
 	*item
 	place number
+	bytes int64
 }
 
 // at returns the item of that key, nil if there is none. Its time may be up.
@@ -176,7 +177,7 @@ func (r itemReader) at(p part, key string) (*placed, error) {
 	case i.Item.Key != key:
 		return nil, fmt.Errorf("its place %d holds item %q: %w", place, i.Item.Key, keystore.ErrCorrupt)
 	}
-	return &placed{i, place}, nil
+	return &placed{i, place, int64(len(value))}, nil
 }
 
 func (r itemReader) decodeItem(p part, stored []byte) (*item, error) {

@@ -43,12 +43,12 @@ func write(t testing.TB, s *Store, writes ...keystore.ItemWrite) {
 }
 
 // fillItems makes the items from…to-1.
-func fillItems(t testing.TB, s *Store, from, to int, make func(i int) keystore.ItemWrite) {
+func fillItems(t testing.TB, s *Store, from, to int, nth func(i int) keystore.ItemWrite) {
 	t.Helper()
 	for ; from < to; from += keystore.WritesMax {
 		var writes []keystore.ItemWrite
 		for i := from; i < min(to, from+keystore.WritesMax); i++ {
-			writes = append(writes, make(i))
+			writes = append(writes, nth(i))
 		}
 		write(t, s, writes...)
 	}
@@ -119,11 +119,11 @@ func TestItemsCostTheSameInALargeStore(t *testing.T) {
 		}
 		return cost
 	}
-	make := func(i int) keystore.ItemWrite { return put(fmt.Sprint("item ", i), `{"some":"value"}`) }
-	fillItems(t, s, 0, 200, make)
+	nth := func(i int) keystore.ItemWrite { return put(fmt.Sprint("item ", i), `{"some":"value"}`) }
+	fillItems(t, s, 0, 200, nth)
 	small := measure()
-	fillItems(t, s, 200, 20_000, make)
-	fillItems(t, s, 0, 10_000, make)
+	fillItems(t, s, 200, 20_000, nth)
+	fillItems(t, s, 0, 10_000, nth)
 	large := measure()
 	for _, name := range order {
 		t.Logf("%s: %d keys are read with 200 items, %d with 20,000", name, small[name], large[name])
@@ -213,6 +213,32 @@ func TestReplacedAndDeletedValuesAreFreed(t *testing.T) {
 	}
 	write(t, s, del("a"), del("c"))
 	holds("deleted", 0)
+}
+
+// TestSmallItemsCountAsRemoved: what was replaced, deleted or is over makes idle
+// compaction worth while, however short the items are.
+func TestSmallItemsCountAsRemoved(t *testing.T) {
+	h := newHand()
+	s := openTest(t, Config{Now: h.now})
+	putStore(t, s, 0)
+	const bytes = 1000
+	brief := put("over", string(noise(4, bytes)))
+	brief.TTL = time.Second
+	for _, step := range []struct {
+		what string
+		do   func()
+	}{
+		{"replaced", func() { write(t, s, put("a", "1")) }},
+		{"deleted", func() { write(t, s, del("b")) }},
+		{"swept", func() { h.advance(time.Second); sweepAll(t, s, keystore.Retention{}) }},
+	} {
+		write(t, s, put("a", string(noise(2, bytes))), put("b", string(noise(3, bytes))), brief)
+		before := s.removed.Load()
+		step.do()
+		if got := s.removed.Load() - before; got < bytes || got > 2*bytes {
+			t.Errorf("%s: %d bytes count as removed, of an item of %d", step.what, got, bytes)
+		}
+	}
 }
 
 // TestStagedValuesOfADeadProcessAreDropped: values that were staged for a batch
@@ -387,14 +413,14 @@ func TestAnItemThatCannotBeRead(t *testing.T) {
 		"garbage":         func(st *step, p part, i *placed) { st.set(p.itemKey(i.place), []byte("\x01garbage")) },
 		"nothing":         func(st *step, p part, i *placed) { st.set(p.itemKey(i.place), nil) },
 		"gone":            func(st *step, p part, i *placed) { st.remove(p.itemKey(i.place)) },
-		"of another user": func(st *step, p part, i *placed) { i.User = "x"; _ = st.layItem(p, i) },
-		"another item":    func(st *step, p part, i *placed) { i.Item.Key = "x"; _ = st.layItem(p, i) },
+		"of another user": func(st *step, p part, i *placed) { i.User = "x"; _ = st.layItem(p, i.place, i.item) },
+		"another item":    func(st *step, p part, i *placed) { i.Item.Key = "x"; _ = st.layItem(p, i.place, i.item) },
 		"no place":        func(st *step, p part, _ *placed) { st.set(p.nameKey("b"), []byte("x")) },
 		"a piece gone":    func(st *step, _ part, i *placed) { st.remove(pieceKey(number(i.Value.Ref), 1)) },
 		"a piece changed": func(st *step, _ part, i *placed) { st.set(pieceKey(number(i.Value.Ref), 0), []byte("x")) },
 		"a length that lies": func(st *step, p part, i *placed) {
 			i.Value.Bytes = 1 << 60
-			_ = st.layItem(p, i)
+			_ = st.layItem(p, i.place, i.item)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -140,9 +140,8 @@ func (st *step) itemAt(key []byte) (*placed, part, error) {
 		st.v.s.config.Logger.Error("an item whose time is over cannot be read", "key", fmt.Sprintf("%x", key), "error", err)
 		return nil, part{}, nil
 	}
-	st.freed += int64(len(stored))
 	store, place := itemOf(key)
-	return &placed{i, place}, part{store, i.User}, nil
+	return &placed{i, place, int64(len(stored))}, part{store, i.User}, nil
 }
 
 // sweepItemStore makes a store's next move.

@@ -240,19 +240,19 @@ func (st *step) writeItem(r itemReader, p part, w *keystore.ItemWrite, operation
 	}
 	if present != nil {
 		st.clearItem(p, found)
-		return written, st.layItem(p, &placed{made, found.place})
+		return written, st.layItem(p, found.place, made)
 	}
 	st.takeItem(p, found)
 	st.lay(p.nameKey(w.Key), encodeNumber(version))
-	return written, st.layItem(p, &placed{made, version})
+	return written, st.layItem(p, version, made)
 }
 
-func (st *step) layItem(p part, i *placed) error {
-	stored, err := st.v.codec.Encode(i.item)
+func (st *step) layItem(p part, place number, i *item) error {
+	stored, err := st.v.codec.Encode(i)
 	if err != nil {
 		return err
 	}
-	key := p.itemKey(i.place)
+	key := p.itemKey(place)
 	st.lay(key, stored)
 	if at := i.Item.ExpiresAt; at != 0 {
 		st.set(overKey(at, key), nil)
@@ -262,6 +262,7 @@ func (st *step) layItem(p part, i *placed) error {
 
 // clearItem removes what belongs to one version of an item.
 func (st *step) clearItem(p part, i *placed) {
+	st.freed += i.bytes
 	st.drop(i.Value)
 	if at := i.Item.ExpiresAt; at != 0 {
 		st.remove(overKey(at, p.itemKey(i.place)))

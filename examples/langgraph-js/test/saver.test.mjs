@@ -286,7 +286,19 @@ describe('users, fences, errors', () => {
     const prefix = `open-${crypto.randomUUID()}`;
     const made = await fetch(`${url}/-/v1/stores/${prefix}%2Fx`, { method: 'PUT' });
     expect(made.status).toBe(201);
-    await expect(put(newSaver({ prefix }), thread('x'), uuid6(1), {})).rejects.toMatchObject({ problem: 'not-isolated' });
+    const marker = `${url}/-/v1/stores/${prefix}%2Fx/items/m%3A`;
+    await fetch(marker, { method: 'PUT', body: JSON.stringify({ value: { checkpoint_id: "another user's" } }) });
+    const at = { configurable: { thread_id: 'x', checkpoint_ns: '', checkpoint_id: uuid6(1) } };
+    for (const attempt of [
+      () => put(newSaver({ prefix }), thread('x'), uuid6(1), {}),
+      () => newSaver({ prefix }).getTuple(thread('x')),
+      () => all(newSaver({ prefix }).list(thread('x'))),
+      () => newSaver({ prefix }).putWrites(at, [['a', 1]], 'task'),
+      () => newSaver({ prefix }).deleteThread('x'),
+    ]) {
+      await expect(attempt()).rejects.toMatchObject({ problem: 'not-isolated' });
+    }
+    expect((await fetch(marker)).status).toBe(200);
   });
 
   it('names user, token, run and fence, and is fenced once another has the run', async () => {

@@ -17,6 +17,7 @@ _ANSWER_BYTES_MAX = 64 * 1024 * 1024  # a page of 20 items stays far below
 _BACKOFF_SECONDS = 0.05  # before the second attempt; doubled for each one after
 _NAME_BYTES_MAX = 256  # of a user or a run
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
+_REMEMBERED_MAX = 1000  # stores
 _PROBLEM = "urn:counterfoil:problem:"
 
 
@@ -85,37 +86,24 @@ class Client:
         self._fencing = {} if run is None else {"Counterfoil-Run": quote(run, safe=""), "Counterfoil-Fence": str(fence)}
         self._timeout = timeout
         self._attempts = attempts
-
-    def make_store(self, store: str) -> None:
-        """Gets or creates a store that keeps its users apart."""
-        answer = self._send("PUT", quote(store, safe=""), {"user_isolation": True})
-        if answer["user_isolation"] is not True:
-            detail = f"the store {store} was made without user_isolation: one user would read another's threads; set another prefix"
-            raise CounterfoilError("not-isolated", detail, status=409)
+        self._apart: set[str] = set()  # stores that were found to keep their users apart
 
     def get(self, store: str, key: str) -> Item | None:
-        try:
-            item: Item = self._send("GET", _item_path(store, key))
-            return item
-        except CounterfoilError as error:
-            if error.problem != "not-found":
-                raise
-            return None
+        item: Item | None = self._if_there("GET", _item_path(store, key)) if self._is_there(store) else None
+        return item
 
     def put(self, store: str, key: str, value: Any, condition: Mapping[str, str]) -> None:
-        self._send("PUT", _item_path(store, key), {"value": value}, {**self._fencing, **condition})
+        """Makes the store if there is none, as batch does."""
+        self._in_store(store, "PUT", _item_path(store, key), {"value": value}, {**self._fencing, **condition})
 
     def batch(self, store: str, operations: Sequence[Operation]) -> None:
         """Does up to 100 operations, all or none."""
-        self._send("POST", f"{quote(store, safe='')}/batch", {"operations": operations}, self._fencing)
+        self._in_store(store, "POST", f"{quote(store, safe='')}/batch", {"operations": operations}, self._fencing)
 
     def remove(self, store: str, key: str) -> None:
         """Deletes an item, if it is there."""
-        try:
-            self._send("DELETE", _item_path(store, key), None, self._fencing)
-        except CounterfoilError as error:
-            if error.problem != "not-found":
-                raise
+        if self._is_there(store):
+            self._if_there("DELETE", _item_path(store, key), self._fencing)
 
     def list(self, store: str, prefix: str, *, values: bool, tags: Mapping[str, str] = {}) -> Iterator[Item]:
         """Yields the items whose keys begin with prefix, in order of creation.
@@ -123,16 +111,49 @@ class Client:
         query = [("limit", str(_PAGE_VALUES if values else _PAGE_KEYS)), ("prefix", prefix)]
         query += [("tag", f"{name}:{value}") for name, value in tags.items()]
         query += [] if values else [("keys_only", "true")]
-        page: dict[str, Any] = {"next": ""}
+        page: dict[str, Any] = {"next": ""} if self._is_there(store) else {}
         while "next" in page:
             after = [("after", page["next"])] if page["next"] else []
+            page = self._if_there("GET", f"{quote(store, safe='')}/items?{urlencode(query + after)}") or {"items": []}
+            yield from page["items"]
+
+    def _is_there(self, store: str) -> bool:
+        """Reports whether there is a store. Like _in_store it lets nobody near
+        the items of one that does not keep its users apart."""
+        if store in self._apart:
+            return True
+        answer = self._if_there("GET", quote(store, safe=""))
+        if answer:
+            self._check(store, answer)
+        return answer is not None
+
+    def _in_store(self, store: str, method: str, path: str, body: Any, headers: Mapping[str, str]) -> None:
+        """Sends what needs a store, which is made if it is not there."""
+        if store in self._apart:
             try:
-                page = self._send("GET", f"{quote(store, safe='')}/items?{urlencode(query + after)}")
+                return self._send(method, path, body, headers)
             except CounterfoilError as error:
                 if error.problem != "not-found":
                     raise
-                return
-            yield from page["items"]
+        self._check(store, self._send("PUT", quote(store, safe=""), {"user_isolation": True}))
+        self._send(method, path, body, headers)
+
+    def _check(self, store: str, answer: Mapping[str, Any]) -> None:
+        if answer["user_isolation"] is not True:
+            detail = f"the store {store} was made without user_isolation: one user would read another's threads; set another prefix"
+            raise CounterfoilError("not-isolated", detail, status=409)
+        if len(self._apart) >= _REMEMBERED_MAX:
+            self._apart.clear()
+        self._apart.add(store)
+
+    def _if_there(self, method: str, path: str, headers: Mapping[str, str] = {}) -> Any:
+        """Returns None where there is no such thing."""
+        try:
+            return self._send(method, path, None, headers)
+        except CounterfoilError as error:
+            if error.problem != "not-found":
+                raise
+            return None
 
     def _send(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] = {}) -> Any:
         data = None if body is None else json.dumps(body).encode()

@@ -8,7 +8,7 @@ import random
 import re
 from builtins import list as list_of  # in the class, list is a method
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
@@ -29,14 +29,11 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
-T = TypeVar("T")
-
 _FORMAT = 1
 _BATCH_CHARS = 4 * 1024 * 1024  # of JSON in one batch, about
 _ID_BYTES_MAX = 256  # the API's most for a tag
 _CONTENDED_MAX = 8  # how often somebody else may be faster
-_MADE_MAX = 1000
-_PREFIX = re.compile(r"[A-Za-z0-9_.-][A-Za-z0-9_./-]{0,63}")
+_PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 
 
 class CounterfoilSaver(BaseCheckpointSaver[float]):
@@ -69,10 +66,9 @@ class CounterfoilSaver(BaseCheckpointSaver[float]):
         serde: SerializerProtocol | None = None,
     ) -> None:
         super().__init__(serde=serde)
-        if not _PREFIX.fullmatch(prefix) or prefix.endswith("/"):
-            raise ValueError("prefix must be 1 to 64 of A-Z a-z 0-9 _ . - and inner slashes")
+        if not _PREFIX.fullmatch(prefix):
+            raise ValueError("prefix must be 1 to 64 of A-Z a-z 0-9 _ . - and not begin with a dot")
         self._prefix = prefix
-        self._made: set[str] = set()  # stores that were there when last seen
         self._client = Client(url, user, token=token, run=run, fence=fence, timeout=timeout, attempts=attempts)
 
     def get_next_version(self, current: float | None, channel: None = None) -> float:
@@ -306,9 +302,7 @@ class CounterfoilSaver(BaseCheckpointSaver[float]):
         """Enters a thread in the list of threads."""
         entry, create = {"thread_id": thread}, {"If-None-Match": "*"}
         try:
-            self._in_store(
-                self._prefix, lambda: self._client.put(self._prefix, names.thread_key(thread), entry, create)
-            )
+            self._client.put(self._prefix, names.thread_key(thread), entry, create)
         except CounterfoilError as error:
             if error.problem != "item-exists":
                 raise
@@ -336,27 +330,12 @@ class CounterfoilSaver(BaseCheckpointSaver[float]):
     def _commit(self, store: str, operations: Sequence[Operation]) -> int | None:
         """Returns the index of the operation whose condition failed."""
         try:
-            self._in_store(store, lambda: self._client.batch(store, operations))
+            self._client.batch(store, operations)
             return None
         except CounterfoilError as error:
             if error.problem in ("item-exists", "etag-mismatch") and error.operation is not None:
                 return error.operation
             raise
-
-    def _in_store(self, store: str, act: Callable[[], T]) -> T:
-        """Does what needs a store, which it makes if it is not there. The first
-        time it makes sure that the store keeps its users apart."""
-        if store in self._made:
-            try:
-                return act()
-            except CounterfoilError as error:
-                if error.problem != "not-found":
-                    raise
-        self._client.make_store(store)
-        if len(self._made) >= _MADE_MAX:
-            self._made.clear()
-        self._made.add(store)
-        return act()
 
     def _dump(self, value: Any, pieces: list_of[Operation]) -> Packed:
         packed, more = pack(*self.serde.dumps_typed(value))

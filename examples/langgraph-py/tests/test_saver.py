@@ -267,9 +267,19 @@ class Safety(unittest.TestCase):
     def test_a_store_that_does_not_keep_users_apart(self) -> None:
         thread = a_thread()
         sidecar.send("PUT", f"/stores/langgraph%2F{thread}")
-        with self.assertRaisesRegex(CounterfoilError, "not-isolated"):
-            put_steps(saver(), thread, 1)
-        self.assertEqual({}, items(thread))
+        secret = {"value": {"checkpoint_id": "another user's"}}
+        sidecar.send("PUT", f"/stores/langgraph%2F{thread}/items/m%3A", secret)
+        before = items(thread)
+        for attempt in (
+            lambda: put_steps(saver(), thread, 1),
+            lambda: saver().get_tuple(config(thread)),
+            lambda: list(saver().list(config(thread))),
+            lambda: saver().put_writes(config(thread, "000"), [("n", 1)], "task"),
+            lambda: saver().delete_thread(thread),
+        ):
+            with self.assertRaisesRegex(CounterfoilError, "not-isolated"):
+                attempt()
+        self.assertEqual(before, items(thread))
 
     def test_again_changes_nothing(self) -> None:
         thread, keeper = a_thread(), saver()
@@ -364,7 +374,7 @@ class Safety(unittest.TestCase):
         self.assertEqual(("unreachable", 0, True), (refused.exception.problem, refused.exception.status, refused.exception.safe_to_retry))
 
     def test_arguments_that_cannot_be(self) -> None:
-        for options in ({"url": "127.0.0.1:8100"}, {"user": ""}, {"user": "x" * 257}, {"token": "a b"}, {"prefix": "/x"}, {"prefix": "x/"}, {"run": "r"}, {"attempts": 0}):
+        for options in ({"url": "127.0.0.1:8100"}, {"user": ""}, {"user": "x" * 257}, {"token": "a b"}, {"prefix": "x/y"}, {"prefix": ".."}, {"run": "r"}, {"attempts": 0}):
             with self.subTest(options), self.assertRaises(ValueError):
                 saver(**options)
         for bad in ({}, {"thread_id": ""}, {"thread_id": 7}, {"thread_id": "t", "checkpoint_ns": 7}):
