@@ -124,7 +124,14 @@ type Verdict struct {
 	Diverges bool
 	// Pins says that the request's flow version is to become the run's.
 	Pins bool
+	// AsApproved comes with Send: what is sent is the request on record, which is
+	// the one that a person has seen. An equal one may have other header fields.
+	AsApproved bool
 }
+
+// KeepsIntent reports whether the asking request's intent, and its body, go on
+// record.
+func (v *Verdict) KeepsIntent() bool { return v.Action == Send && !v.AsApproved || v.Hold }
 
 // Means is one way to learn what came of a call in doubt.
 type Means uint8
@@ -227,7 +234,7 @@ func Decide(r *Record, f RunFacts, q *Request, now Instant) Verdict {
 		return Verdict{Action: Stop, Reason: stop}
 	}
 	v := decideCall(r, &f, q, now)
-	v.Pins = v.Action != Stop && q.FlowVersion != "" && f.run().FlowVersion == ""
+	v.Pins = (v.Action != Stop || v.Hold) && q.FlowVersion != "" && f.run().FlowVersion == ""
 	return v
 }
 
@@ -314,8 +321,8 @@ func decideFresh(r *Record, f *RunFacts, q *Request, now Instant) Verdict {
 		return Verdict{Action: Stop, Reason: BudgetExhausted}
 	case q.PauseOnUnknown && f.Unknown > 0:
 		return Verdict{Action: Stop, Reason: RunPaused}
-	case r.IsApproved(now):
-		return Verdict{Action: Send, Diverges: diverges}
+	case r.isApprovedFor(&q.Beginning, now):
+		return Verdict{Action: Send, AsApproved: true, Diverges: diverges}
 	case isFirst && q.AwaitRepeats:
 		return Verdict{Action: Wait, Reason: Diverged}
 	case diverges && q.HoldDiverged:

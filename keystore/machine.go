@@ -380,10 +380,15 @@ func approve(r *Record, e *Event, now Instant) error {
 }
 
 // begin records a fresh intent: with no doubt left, the newest request is the
-// one that counts.
+// one that counts. Where a person has approved one, that one does.
 func begin(r *Record, e *Event, now Instant) error {
+	approved := e.Begin != nil && r.isApprovedFor(e.Begin, now)
+	intent := r.Intent
 	if err := planned(r, e, now); err != nil {
 		return err
+	}
+	if approved {
+		r.Intent = intent
 	}
 	r.Terms, r.Principal = e.Begin.Terms, e.Begin.Principal
 	r.startAttempt(e.Begin, now, false)

@@ -135,6 +135,12 @@ func (r *Record) IsApproved(now Instant) bool {
 	return r != nil && r.Approval != nil && (r.Approval.ExpiresAt == 0 || now < r.Approval.ExpiresAt)
 }
 
+// isApprovedFor reports whether it does for one that is taken for the same, by the
+// configuration of now: that may have changed since the person looked.
+func (r *Record) isApprovedFor(b *Beginning, now Instant) bool {
+	return r.IsApproved(now) && r.Class == b.Class && r.Intent.Origin == b.Intent.Origin && r.Intent.Operation == b.Intent.Operation
+}
+
 // Validate reports what r breaks of its invariants 1 and 3, or what it holds
 // that no record can. The error wraps ErrCorrupt. [Codec.Decode] asks it, so
 // that damage never passes for a call that nothing is known about.

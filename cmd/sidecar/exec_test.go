@@ -178,8 +178,9 @@ func (r *execTest) signal(s syscall.Signal) {
 const (
 	// untilTold is an agent that ends at SIGTERM alone.
 	untilTold = `trap 'kill $!; exit 4' TERM; echo up; sleep 600 & wait`
-	// withFamily starts what would outlive it.
-	withFamily = `(setsid sleep 600 &) ; echo up; sleep 600`
+	// withFamily starts what would outlive it. No shell is left of it, which might
+	// say how a child ended.
+	withFamily = `(setsid sleep 600 &) ; echo up; exec sleep 600`
 )
 
 func TestExecPassesSignalsOnAndDoesNotRestartThen(t *testing.T) {
@@ -219,7 +220,7 @@ func TestExecOutlivesTheReaderOfItsLog(t *testing.T) {
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 9 {
 		t.Errorf("it ended with %v", err)
 	}
-	if got, err := os.ReadFile(lives); err != nil || string(got) != "life\nlife\nlife\n" {
+	if got, err := os.ReadFile(lives); err != nil || string(got) != strings.Repeat("life\n", 3) {
 		t.Errorf("its lives were %q, %v", got, err)
 	}
 }

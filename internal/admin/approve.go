@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -31,23 +32,42 @@ type Ruling struct {
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
 }
 
-// held lists the held calls of all namespaces, the oldest first.
+const (
+	// heldBytesMax is about how much of requests one page of held calls shows:
+	// whoever sends the requests must not choose how much memory a page takes.
+	heldBytesMax = 4 << 20
+	// heldStep is how many calls are read before that is looked at.
+	heldStep  = 16
+	heldUsual = 100
+)
+
+// held lists the held calls of all namespaces, the oldest first. A page of large
+// ones is short.
 func (s *Server) held(ctx context.Context, r *http.Request) (any, error) {
 	q, err := s.query(r, "limit", "after")
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.store.Unsettled(ctx, keystore.Held, q.page)
-	if err != nil {
-		return nil, q.mistake(err)
-	}
-	v := &view.List[*view.Held]{Items: make([]*view.Held, len(list.Items)), Next: list.Next}
-	for i, record := range list.Items {
-		if v.Items[i], err = view.HeldOf(ctx, s.store, record); err != nil {
-			return nil, err
+	v := &view.List[*view.Held]{Items: []*view.Held{}}
+	for page, shown := q.page, 0; ; {
+		page.Limit = min(heldStep, cmp.Or(q.page.Limit, heldUsual)-len(v.Items))
+		list, err := s.store.Unsettled(ctx, keystore.Held, page)
+		if err != nil {
+			return nil, q.mistake(err)
+		}
+		for _, record := range list.Items {
+			h, err := view.HeldOf(ctx, s.store, record)
+			if err != nil {
+				return nil, err
+			}
+			v.Items = append(v.Items, h)
+			shown += h.Bytes()
+		}
+		page.After, v.Next = list.Next, list.Next
+		if v.Next == "" || len(v.Items) >= cmp.Or(q.page.Limit, heldUsual) || shown >= heldBytesMax {
+			return v, nil
 		}
 	}
-	return v, nil
 }
 
 func (s *Server) approve(ctx context.Context, r *http.Request) (any, error) {

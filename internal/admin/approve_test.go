@@ -153,3 +153,33 @@ func TestRunsAreFilteredAndReportedOn(t *testing.T) {
 	}
 	wantProblem(t, b.get("/api/v1/runs/none/recovery"), NotFound, "")
 }
+
+// Who sends large requests does not choose how much memory a page of them takes.
+func TestAPageOfLargeHeldCallsIsShort(t *testing.T) {
+	b := newBench(t, nil)
+	const calls = 150
+	for i := range calls {
+		b.hold(key(fmt.Sprint("c", i)), strings.Repeat("x", view.HeldBodyMax))
+	}
+	seen, after := 0, ""
+	for {
+		a := b.get("/api/v1/held?limit=1000" + after)
+		if len(a.body) > heldBytesMax+2*heldStep*view.HeldBodyMax {
+			t.Fatalf("one page has %d bytes", len(a.body))
+		}
+		l := decode[view.List[*view.Held]](t, a)
+		for _, h := range l.Items {
+			if h.Call != fmt.Sprint("c", seen) || len(h.Body) != view.HeldBodyMax {
+				t.Fatalf("call %d is %s, with %d bytes", seen, h.Call, len(h.Body))
+			}
+			seen++
+		}
+		if l.Next == "" {
+			break
+		}
+		after = "&after=" + l.Next
+	}
+	if seen != calls {
+		t.Errorf("%d calls, want %d", seen, calls)
+	}
+}

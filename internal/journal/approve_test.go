@@ -94,6 +94,55 @@ func TestAnApprovalIsForExactlyThisRequest(t *testing.T) {
 	})
 }
 
+// What is sent is the request that the person has seen: an equal one may have
+// header fields that make another of it. Credentials are never on record.
+func TestWhatWasApprovedIsWhatIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newHeldBench(t, newProvider(answers(429, "{}"), commits(201, "{}")))
+		seen := call("c")
+		seen.Request.Header = append(seen.Request.Header, classify.Field{Name: "Stripe-Account", Value: "acct_small"})
+		wantProblem(t, b.do(seen), ApprovalRequired)
+		b.approve("c", 0)
+		other := call("c")
+		other.Request.Body = []byte(`{ "amount": 100 }`)
+		other.Request.Header = append(other.Request.Header.Set("Authorization", "Bearer T2"), classify.Field{Name: "Stripe-Account", Value: "acct_large"})
+		for range 2 { // a try of which nothing came needs no second approval
+			b.crash()
+			b.do(other)
+		}
+		b.want(2, 1)
+		for _, r := range b.provider.seen {
+			if account, token := r.Header.Value("Stripe-Account"), r.Header.Value("Authorization"); account != "acct_small" || token != "Bearer T2" || string(r.Body) != `{"amount":100}` {
+				t.Errorf("sent for %s with %s: %s", account, token, r.Body)
+			}
+		}
+		if r, err := b.store.Call(t.Context(), call("c").Key); err != nil || r.Intent.Header.Value("Stripe-Account") != "acct_small" {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+// Where the configuration makes another call of it, a person has to look again.
+func TestAnApprovalIsForWhatTheCallIsTakenFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newHeldBench(t, newProvider(commits(201, "{}")))
+		wantProblem(t, b.do(call("c")), ApprovalRequired)
+		for _, change := range []func(){
+			func() { b.upstream.Origin = "http://elsewhere" },
+			func() { b.upstream.Rules[0].Class = classify.Idempotent },
+		} {
+			b.approve("c", 0)
+			b.wantStep(b.report(), "c", keystore.Planned, keystore.Send)
+			change()
+			b.wantStep(b.report(), "c", keystore.Planned, keystore.Stop)
+			wantProblem(t, b.do(call("c")), ApprovalRequired)
+			b.want(0, 0)
+		}
+		b.approve("c", 0)
+		wantReply(t, b.do(call("c")), Executed, 201, "{}")
+	})
+}
+
 func TestAnApprovalExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHeldBench(t, newProvider(answers(429, "{}"), commits(201, "{}")))

@@ -17,11 +17,11 @@ const lateMax = 1024
 // attempt sends what the store has admitted, judges what came of it, and puts
 // that on record. It returns nil where the call is in doubt and recovery goes
 // on.
-func (w *work) attempt(ctx context.Context, r *keystore.Record) *Reply {
-	current := r.Attempts[len(r.Attempts)-1]
+func (w *work) attempt(ctx context.Context, admitted *keystore.Admission) *Reply {
+	r := admitted.Record
 	w.attempted = true
 	w.made++
-	out, err := w.outgoing(ctx, r, current.Resend)
+	out, err := w.outgoing(ctx, admitted)
 	if err != nil {
 		return w.finish(ctx, r, answer{evidence: classify.Unsent, outcome: classify.NotApplied, reason: err.Error()})
 	}
@@ -31,14 +31,17 @@ func (w *work) attempt(ctx context.Context, r *keystore.Record) *Reply {
 	return w.finish(ctx, r, w.receive(ctx, r, resp))
 }
 
-// outgoing is what goes on the wire: the request at hand, or for a resend the
-// recorded one with the credentials of the request at hand.
-func (w *work) outgoing(ctx context.Context, r *keystore.Record, isResend bool) (*classify.Request, error) {
-	if !isResend {
+// outgoing is what goes on the wire: the request at hand, or for a resend, and
+// where a person approved it, the recorded one with the credentials of the request
+// at hand.
+func (w *work) outgoing(ctx context.Context, admitted *keystore.Admission) (*classify.Request, error) {
+	switch v := &admitted.Verdict; {
+	case v.Action == keystore.Resend:
+		w.resends++
+	case !v.AsApproved:
 		return &w.out, nil
 	}
-	w.resends++
-	in := &r.Intent
+	in := &admitted.Record.Intent
 	target, err := w.upstream.Secrets.RestoreTarget(in.Target, w.out.Target)
 	if err != nil {
 		return nil, errors.New("the secret values of the query cannot be taken from this request")

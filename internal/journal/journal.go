@@ -276,7 +276,7 @@ func (w *work) step(ctx context.Context) *Reply {
 	case keystore.Send, keystore.Resend:
 		w.doubted = v.Action == keystore.Resend
 		crashpoint.Reach(crashpoint.BeginAfter)
-		return w.attempt(ctx, admission.Record)
+		return w.attempt(ctx, &admission)
 	case keystore.Replay:
 		return w.replay(admission.Record)
 	case keystore.Ask:

@@ -129,6 +129,13 @@ func operationClass(op *providers.Operation) classify.Class {
 	return op.Class
 }
 
+func operationName(op *providers.Operation) string {
+	if op == nil {
+		return ""
+	}
+	return op.Name
+}
+
 // place puts the key where the provider looks for it. A key that the client
 // chose itself stays spelt as it came.
 func (w *work) place(sentKey string) (classify.Request, error) {
@@ -158,9 +165,7 @@ func (j *Journal) intent(u *Upstream, out *classify.Request, sentKey string, op 
 		Target: u.Secrets.RedactTarget(out.Target, j.mac),
 		Header: out.Header.Without(u.Secrets.IsCredential),
 	}
-	if op != nil {
-		in.Operation = op.Name
-	}
+	in.Operation = operationName(op)
 	if u.Auth.Name != "" {
 		in.Header = in.Header.Without(func(name string) bool { return strings.EqualFold(name, u.Auth.Name) })
 	}

@@ -196,7 +196,7 @@ func (j *Journal) repeat(r *keystore.Record) *work {
 		return w
 	}
 	request := &w.call.Request
-	q.Class = w.upstream.Rules.Class(request, operationClass(w.op))
+	q.Class, q.Intent.Operation = w.upstream.Rules.Class(request, operationClass(w.op)), operationName(w.op)
 	q.Terms = terms(q.Class, w.op)
 	q.Means = means(request, q.Class, w.op)
 	q.Approval = w.upstream.Rules.Approval(request)

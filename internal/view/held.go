@@ -80,6 +80,18 @@ func HeldOf(ctx context.Context, from Bodies, r *keystore.Record) (*Held, error)
 	return v, nil
 }
 
+// Bytes is about how much of the request is shown.
+func (v *Held) Bytes() int {
+	n := len(v.Target) + len(v.Body) + len(v.BodyBase64)
+	for name, values := range v.Headers {
+		n += len(name)
+		for _, value := range values {
+			n += len(value)
+		}
+	}
+	return n
+}
+
 func heldFor(r *keystore.Record) string {
 	if r.HeldFor == keystore.Diverged {
 		return "divergence"

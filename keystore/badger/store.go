@@ -123,7 +123,7 @@ func (s *Store) Begin(ctx context.Context, q *keystore.Request, body []byte) (ke
 		st, adm, err = v.begin(&asked, in)
 		return st, err
 	})
-	if err != nil || !keepsIntent(adm.Verdict) {
+	if err != nil || !adm.Verdict.KeepsIntent() {
 		in.release(ctx)
 	}
 	if err != nil {
@@ -132,9 +132,6 @@ func (s *Store) Begin(ctx context.Context, q *keystore.Request, body []byte) (ke
 	adm.Record = own(adm.Record)
 	return adm, nil
 }
-
-// keepsIntent reports whether the request's intent goes on record.
-func keepsIntent(v keystore.Verdict) bool { return v.Action == keystore.Send || v.Hold }
 
 func begins(k keystore.Key, err error) error {
 	if err == nil {
@@ -204,7 +201,7 @@ func (v *view) begin(q *keystore.Request, body incoming) (*step, keystore.Admiss
 		return nil, keystore.Admission{}, err
 	}
 	verdict := admitted.Verdict
-	if (keepsIntent(verdict) || verdict.Action == keystore.Resend) && v.s.space.room() != forAll {
+	if (verdict.KeepsIntent() || verdict.Action == keystore.Send || verdict.Action == keystore.Resend) && v.s.space.room() != forAll {
 		return nil, keystore.Admission{}, keystore.ErrFull
 	}
 	if admitted.Record == nil && (prev == nil || was != prev.record) {
@@ -222,7 +219,7 @@ func (v *view) begin(q *keystore.Request, body incoming) (*step, keystore.Admiss
 
 // admit puts on record what Begin came to.
 func (st *step) admit(prev *call, a *keystore.Admitted, q *keystore.Request, body incoming) error {
-	if keepsIntent(a.Verdict) {
+	if a.Verdict.KeepsIntent() {
 		placed, err := st.place(body)
 		if err != nil {
 			return err

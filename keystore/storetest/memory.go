@@ -359,7 +359,7 @@ func (s *Memory) admit(a *keystore.Admitted, q *keystore.Request, body []byte) e
 
 func (s *Memory) admitRecord(next *keystore.Record, v keystore.Verdict, q *keystore.Request, body []byte) error {
 	var intent kept
-	if v.Action == keystore.Send || v.Hold {
+	if v.KeepsIntent() {
 		var err error
 		if intent, err = s.keep(q.Intent.Body, body); err != nil {
 			return err

@@ -246,15 +246,21 @@ func testHeldByBegin(b *trial) {
 		}
 		b.apply(k, keystore.Event{Kind: keystore.WasApproved, Actor: "ann"}, nil)
 		q.Intent.Body = keystore.Body{}
-		if a := b.begin(q, body); a.Verdict.Action != keystore.Send || a.Record.Approval == nil {
+		q.Intent.Header = classify.Header{{Name: "X-Other", Value: "1"}}
+		if a := b.begin(q, []byte("an equal request, spelt otherwise")); a.Verdict.Action != keystore.Send || a.Record.Approval == nil || len(a.Record.Intent.Header) != len(r.Intent.Header) {
 			b.Fatalf("once approved: %+v, %+v", a.Verdict, a.Record)
 		}
+		b.crash()
+		b.inState(k, keystore.InDoubt)
 		b.holds(b.call(k).Intent.Body, body)
-		b.apply(k, answered(keystore.SawApplied, 1), nil)
 	}
 	denied := b.request(key("denied"))
 	denied.Approval = classify.ApprovalRequired
+	denied.FlowVersion = "v1" // what goes on record pins, sent or not
 	b.stopping(denied, keystore.ApprovalRequired)
+	if v := b.run("r").FlowVersion; v != "v1" {
+		b.Fatalf("the run of a held call is pinned to %q", v)
+	}
 	b.apply(denied.Key, keystore.Event{Kind: keystore.WasDenied, Actor: "ann"}, nil)
 	b.crash()
 	b.stopping(denied, keystore.CallDenied)
