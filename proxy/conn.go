@@ -42,6 +42,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	boundUnsent(nc)
 	c := &conn{Conn: nc, server: l.server, upstream: l.upstream}
 	l.server.conns.Store(c, nil)
 	return c, nil

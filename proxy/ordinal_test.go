@@ -247,7 +247,7 @@ func TestOrdinalABrokenConnectionMidAnswerThenARepeatIsARetry(t *testing.T) {
 		for incarnation := 1; incarnation <= 2; incarnation++ {
 			t.Run(fmt.Sprint(manner, incarnation), func(t *testing.T) {
 				l := newLedger()
-				l.fill, l.manner = 8<<20, manner // more than sockets hold
+				l.fill, l.manner = 1<<20, manner // more than the client's socket holds, less than both could
 				st := start(t, setup{provider: provide(t, l.play)})
 				if incarnation == 2 {
 					st.act(1, "refund").gets(t, "executed", 1)

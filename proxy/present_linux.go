@@ -1,6 +1,11 @@
 package proxy
 
-import "golang.org/x/sys/unix"
+import (
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
 
 // isThere reports whether the other end of a socket has not closed its sending
 // half.
@@ -11,4 +16,21 @@ func isThere(fd int) bool {
 		_, err = unix.Poll(ask, 0)
 	}
 	return err == nil && ask[0].Revents == 0
+}
+
+// unsentMax is how much of an answer may wait in the kernel to be sent.
+const unsentMax = 16 << 10
+
+// boundUnsent keeps writes from running ahead of the client by more than
+// unsentMax and what its own machine takes: the kernel would swallow MiB of an
+// answer at once, and its end would count as written to a client that never came
+// so far (tcp(7), TCP_NOTSENT_LOWAT). Where it fails, that is how it is.
+func boundUnsent(nc net.Conn) {
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return
+	}
+	if raw, err := sc.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentMax) })
+	}
 }

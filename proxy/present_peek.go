@@ -2,7 +2,10 @@
 
 package proxy
 
-import "syscall"
+import (
+	"net"
+	"syscall"
+)
 
 // isThere reports whether the other end of a socket has not closed its sending
 // half. One that has sent more than its request counts as there.
@@ -16,3 +19,7 @@ func isThere(fd int) bool {
 		return n > 0 || err == syscall.EAGAIN || err == syscall.EWOULDBLOCK
 	}
 }
+
+// boundUnsent does nothing: how much the kernel takes ahead of the client can be
+// bounded on Linux alone.
+func boundUnsent(net.Conn) {}

@@ -189,7 +189,7 @@ func (w *work) trySit(ctx context.Context, s *seat, isRetry bool) (pending <-cha
 	if err != nil {
 		return nil, err
 	}
-	number, pending, err := l.choose(&p, s.ordinal.Tie, isRetry)
+	number, pending, err := l.choose(&p, s, isRetry)
 	if err != nil || pending != nil {
 		return pending, err
 	}
@@ -204,8 +204,11 @@ func (w *work) trySit(ctx context.Context, s *seat, isRetry bool) (pending <-cha
 
 // choose says which slot a request is on: the one that its tie names; else the
 // lowest that has no answer and nobody waiting for it; else, where an SDK says
-// that it tries again, the newest; else a new one.
-func (l *lane) choose(p *keystore.Position, tie keystore.Digest, isRetry bool) (number uint32, pending <-chan struct{}, err error) {
+// that it tries again, the newest; else, where its client has gone by now, one
+// that a client waits for, since that may be its own repeat, which has overtaken
+// it; else a new one.
+func (l *lane) choose(p *keystore.Position, who *seat, isRetry bool) (number uint32, pending <-chan struct{}, err error) {
+	tie := who.ordinal.Tie
 	if number, tied := l.tied(p, tie); tied {
 		return number, nil, nil
 	}
@@ -223,13 +226,26 @@ func (l *lane) choose(p *keystore.Position, tie keystore.Digest, isRetry bool) (
 			return number, nil, nil
 		}
 	}
+	awaited, isAwaited := l.awaited()
 	switch {
 	case isRetry && tie == "" && taken > 0:
 		return taken - 1, nil, nil
+	case isAwaited && !who.alive():
+		return awaited, nil, nil
 	case taken-min(taken, p.Through) > keystore.AheadMax:
 		return 0, nil, keystore.ErrTooManyAhead
 	}
 	return taken, nil, nil
+}
+
+// awaited returns the newest slot that a client waits for.
+func (l *lane) awaited() (newest uint32, found bool) {
+	for number, s := range l.slots {
+		if s.isTaken() && (!found || number > newest) {
+			newest, found = number, true
+		}
+	}
+	return newest, found
 }
 
 // tied returns the slot of a tie. An SDK that ties its tries together and whose

@@ -282,6 +282,25 @@ func TestOrdinal_ABrokenConnectionThenARepeatIsARetry(t *testing.T) {
 	}
 }
 
+// A client gave up and sent its request again, and the second one is read first.
+func TestOrdinal_ARepeatThatOvertakesItsFirstIsTheSameCall(t *testing.T) {
+	s := newStep()
+	b := newBench(t, newProvider(s.held), "")
+	gone, there := &client{}, &client{}
+	gone.gone.Store(true)
+	repeat, first := counted(1, there, refund), counted(1, gone, refund)
+	second := b.away(repeat, there)
+	<-s.arrived
+	overtaken := b.away(first, gone)
+	eventuallyShared(t, b, repeat)
+	close(s.leave)
+	<-overtaken
+	wantReply(t, <-second, Executed, 201, `{"id":1}`)
+	wantCall(t, first.Key.Call, 0)
+	b.want(1, 1)
+	b.idle()
+}
+
 func TestOrdinal_AnSDKsTieHoldsItsTriesTogether(t *testing.T) {
 	tied := func(incarnation uint64, c *client, tie string) *Call {
 		x := counted(incarnation, c, refund)

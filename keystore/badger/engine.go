@@ -170,6 +170,15 @@ func (e *engine) close() error {
 	return errors.Join(e.wal.close(), e.db.Close())
 }
 
+// leave ends without Badger's last tables, which a full disk would turn into a
+// fault: what they would hold is in the log. What it has of memory, and the lock
+// on its directory, go with the process.
+func (e *engine) leave() error {
+	return errors.Join(errNoRoomToClose, e.wal.close())
+}
+
+var errNoRoomToClose = errors.New("the disk has no room for the store's last tables: what they would hold is in its log, and is there at the next start")
+
 // closePatience bounds the wait for Badger's last writes. What was acknowledged
 // is durable without them.
 const closePatience = 30 * time.Second

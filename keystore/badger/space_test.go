@@ -3,6 +3,7 @@ package badger
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 
@@ -55,6 +56,26 @@ func TestSpaceThatCannotBeMeasuredCountsAsNone(t *testing.T) {
 	fails.Store(true)
 	if _, err := s.Begin(context.Background(), request(s, key("r", "a")), nil); !errors.Is(err, keystore.ErrUnavailable) {
 		t.Errorf("got %v", err)
+	}
+	fails.Store(false) // for its end
+}
+
+// To write Badger's last tables to a full disk would be the end of the process,
+// and of what it still has to say.
+func TestNoTablesAreWrittenToAFullDiskAtTheEnd(t *testing.T) {
+	var free atomic.Int64
+	free.Store(10 << 30)
+	dir := t.TempDir()
+	s := mustOpen(t, Config{Dir: dir, Space: func(string) (int64, int64, error) { return free.Load(), 100 << 30, nil }})
+	begin(t, s, key("r", "a"), "intent", keystore.Send)
+	free.Store(0)
+	left := s.engine.db // which is left to the process's end, and here to the test's
+	defer left.Close()
+	if err := s.Close(); !errors.Is(err, errNoRoomToClose) {
+		t.Errorf("closing: %v", err)
+	}
+	if tables, err := filepath.Glob(filepath.Join(dir, "*.sst")); err != nil || len(tables) != 0 {
+		t.Errorf("it wrote %q, %v", tables, err)
 	}
 }
 

@@ -407,5 +407,8 @@ func (s *Store) closeEngine() error {
 	if e == nil {
 		return nil
 	}
+	if s.space.check(e.background()) == forNothing {
+		return e.leave()
+	}
 	return e.closeWithin(closePatience)
 }
