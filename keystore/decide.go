@@ -131,7 +131,7 @@ type Verdict struct {
 
 // KeepsIntent reports whether the asking request's intent, and its body, go on
 // record.
-func (v *Verdict) KeepsIntent() bool { return v.Action == Send && !v.AsApproved || v.Hold }
+func (v Verdict) KeepsIntent() bool { return v.Action == Send && !v.AsApproved || v.Hold }
 
 // Means is one way to learn what came of a call in doubt.
 type Means uint8
