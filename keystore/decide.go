@@ -78,7 +78,8 @@ const (
 	// BudgetExhausted: the run has begun as many effects as its budget allows.
 	BudgetExhausted
 	// Diverged: the agent sends a new effect before it has repeated those of its
-	// earlier incarnations, and a person has to look first.
+	// earlier incarnations, and a person has to look first; with Wait, they may be
+	// on their way.
 	Diverged
 	// ETagMismatch: the item has another version.
 	ETagMismatch
@@ -169,6 +170,9 @@ type Request struct {
 	Ordinal *Ordinal
 	// HoldDiverged says that a call that diverges is held.
 	HoldDiverged bool
+	// AwaitRepeats says that who asks would rather come back than be the first of
+	// its incarnation to diverge: calls in parallel come in any order.
+	AwaitRepeats bool
 }
 
 // isEffect reports whether the call may change something outside.
@@ -302,6 +306,7 @@ func decideFresh(r *Record, f *RunFacts, q *Request, now Instant) Verdict {
 		return Verdict{Action: Send}
 	}
 	diverges := q.diverges(f)
+	isFirst := diverges && !f.run().Repeats.in(q.Ordinal.Incarnation).Diverged
 	switch {
 	case f.Plan == OutOfPlan:
 		return Verdict{Action: Stop, Reason: NotInPlan}
@@ -309,8 +314,10 @@ func decideFresh(r *Record, f *RunFacts, q *Request, now Instant) Verdict {
 		return Verdict{Action: Stop, Reason: BudgetExhausted}
 	case q.PauseOnUnknown && f.Unknown > 0:
 		return Verdict{Action: Stop, Reason: RunPaused}
-	case r.isApproved(now):
+	case r.IsApproved(now):
 		return Verdict{Action: Send, Diverges: diverges}
+	case isFirst && q.AwaitRepeats:
+		return Verdict{Action: Wait, Reason: Diverged}
 	case diverges && q.HoldDiverged:
 		return Verdict{Action: Stop, Reason: Diverged, Hold: true, Diverges: true}
 	case q.Approval == classify.ApprovalRequired:
@@ -448,14 +455,14 @@ func (a *Admitted) follow(r *Record, f *RunFacts, q *Request, now Instant) error
 		run.begun(q.Intent.Upstream)
 		changed = true
 	}
-	if q.Ordinal != nil && q.takesSlot(v) {
+	if q.takesSlot(r, f, v) {
 		p, repeats, err := takeSlot(run.Repeats, f.Position, q.Ordinal, q.isEffect())
 		if err != nil {
 			return err
 		}
 		run.Repeats, a.Position, changed = repeats, &p, true
 		if v.Diverges {
-			run.Repeats.DivergedAt = now
+			run.Repeats.DivergedAt, run.Repeats.Diverged = now, true
 		}
 	}
 	if changed {
@@ -465,16 +472,37 @@ func (a *Admitted) follow(r *Record, f *RunFacts, q *Request, now Instant) error
 }
 
 // Writes reports whether something follows from a verdict about q that has to be
-// put on record.
-func (q *Request) Writes(v Verdict) bool {
-	return v.Action == Send || v.Action == Resend || v.GiveUp || v.Hold || v.Pins || q.Ordinal != nil && q.takesSlot(v)
+// put on record. r is the call's record, nil if there is none.
+func (q *Request) Writes(r *Record, f RunFacts, v Verdict) bool {
+	return v.Action == Send || v.Action == Resend || v.GiveUp || v.Hold || v.Pins || q.takesSlot(r, &f, v)
 }
 
-// takesSlot reports whether a verdict makes the slot the incarnation's. A replay
-// takes it when its answer ends, see Step.
-func (q *Request) takesSlot(v Verdict) bool {
-	final := v.Reason == CallAbandoned || v.Reason == CallDenied || v.Reason == ReceiptExpired
-	return v.Action == Send || v.Action == Resend || v.Hold || v.Action == Stop && final
+// takesSlot reports whether a verdict makes the slot the incarnation's: where the
+// call goes on, and where one of an earlier incarnation is asked for. A replay
+// takes it when its answer ends, see [Step].
+func (q *Request) takesSlot(r *Record, f *RunFacts, v Verdict) bool {
+	switch {
+	case q.Ordinal == nil || v.refusesAsker() || v.Action == Replay && !r.bodyIsMissing():
+		return false
+	case v.Action == Send || v.Action == Resend || v.Hold:
+		return true
+	}
+	p, err := f.Position.In(q.Ordinal.Incarnation)
+	return err == nil && q.Ordinal.Slot >= p.Taken && q.Ordinal.Slot < p.Known
+}
+
+// bodyIsMissing reports whether there is a receipt that cannot be replayed.
+func (r *Record) bodyIsMissing() bool {
+	return r.Receipt != nil && r.Receipt.Body.Missing && r.Receipt.Body.Bytes > 0
+}
+
+// refusesAsker reports whether a verdict is about who asks, not about the call.
+func (v Verdict) refusesAsker() bool {
+	switch v.Reason { //nolint:exhaustive // the others are about the call
+	case KeyReused, PrincipalMismatch, FenceRequired, Fenced, FlowVersionMismatch:
+		return v.Action == Stop
+	}
+	return false
 }
 
 func (q *Request) gaveUpBecause(r *Record) string {

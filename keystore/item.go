@@ -52,13 +52,13 @@ type ItemStore struct {
 	Isolation Isolation `cbor:"4,keyasint,omitempty"`
 	CreatedAt Instant   `cbor:"5,keyasint"`
 	// WrittenAt is when an item was last written or deleted; the TTL counts from
-	// it. Where there is no TTL it is up to WrittenStep behind.
+	// it. Where there is no TTL it is up to writtenStep behind.
 	WrittenAt Instant `cbor:"6,keyasint"`
 }
 
-// WrittenStep bounds how often a store without a TTL is rewritten because its
+// writtenStep bounds how often a store without a TTL is rewritten because its
 // items were.
-const WrittenStep = time.Second
+const writtenStep = time.Second
 
 // Isolation says who sees an item store's items.
 type Isolation uint8
@@ -89,7 +89,7 @@ func (s *ItemStore) IsOver(now Instant) bool {
 func (s *ItemStore) Written(now Instant) (next ItemStore, changed bool) {
 	next = *s
 	since := now - s.WrittenAt
-	if changed = since > 0 && (s.TTL != 0 || since >= Instant(WrittenStep)); changed {
+	if changed = since > 0 && (s.TTL != 0 || since >= Instant(writtenStep)); changed {
 		next.WrittenAt = now
 	}
 	return next, changed

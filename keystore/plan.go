@@ -4,11 +4,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Bounds on a plan.
 const (
-	// PlanBytesMax is how long a plan's JSON may be.
+	// PlanBytesMax is how long its decision and arguments may be together.
 	PlanBytesMax = 1 << 20
 	// PlanCallsMax is how many calls it may name.
 	PlanCallsMax = 1024
@@ -48,14 +49,18 @@ func (p *Plan) Names(call string) bool {
 	return false
 }
 
-// Tool is the tool of a call; empty if the plan does not say.
-func (p *Plan) Tool(call string) string {
-	for i := range p.Calls {
-		if p.Calls[i].ID == call {
-			return p.Calls[i].Tool
-		}
+// Outline is the plan without its decision and arguments: the calls that it
+// names. Nil has none.
+func (p *Plan) Outline() *Plan {
+	if p == nil {
+		return nil
 	}
-	return ""
+	o := *p
+	o.Decision, o.Calls = nil, slices.Clone(p.Calls)
+	for i := range o.Calls {
+		o.Calls[i].Args = nil
+	}
+	return &o
 }
 
 // Validate reports what is over its limits. The error's text is for clients.
@@ -70,7 +75,7 @@ func (p *Plan) Validate() error {
 	seen := make(map[string]bool, len(p.Calls))
 	for i := range p.Calls {
 		c := &p.Calls[i]
-		bytes += len(c.ID) + len(c.Tool) + len(c.Args)
+		bytes += len(c.Args)
 		if err := partError(fmt.Sprintf("calls[%d].id", i), c.ID); err != nil {
 			return err
 		}
@@ -83,7 +88,7 @@ func (p *Plan) Validate() error {
 		seen[c.ID] = true
 	}
 	if bytes > PlanBytesMax {
-		return fmt.Errorf("the plan has %d bytes, at most %d are kept", bytes, PlanBytesMax)
+		return fmt.Errorf("decision and arguments have %d bytes, at most %d are kept", bytes, PlanBytesMax)
 	}
 	return nil
 }

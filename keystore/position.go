@@ -23,7 +23,7 @@ const (
 	ContentChars = 12
 )
 
-// ErrTooManyAhead: more than AheadMax equal calls are under way at once.
+// ErrTooManyAhead says that more than AheadMax equal calls are under way at once.
 var ErrTooManyAhead = errors.New("too many equal calls are under way at once")
 
 // A Content is the first ContentChars characters of a fingerprint.
@@ -81,12 +81,12 @@ func (p Position) In(incarnation uint64) (Position, error) {
 }
 
 // Answered reports whether the answer to a slot has reached the client.
-func (p *Position) Answered(slot uint32) bool {
+func (p Position) Answered(slot uint32) bool {
 	return slot < p.Through || slices.Contains(p.Ahead, slot)
 }
 
 // SlotOf returns the slot that a key of an SDK took, and false if none did.
-func (p *Position) SlotOf(tie Digest) (uint32, bool) {
+func (p Position) SlotOf(tie Digest) (uint32, bool) {
 	for _, t := range p.Ties {
 		if tie != "" && t.Key == tie {
 			return t.Slot, true
@@ -163,12 +163,14 @@ type Repeats struct {
 	// DivergedAt is when an incarnation last sent a new effect while others
 	// were not repeated yet.
 	DivergedAt Instant `cbor:"5,keyasint,omitempty"`
+	// Diverged says that this incarnation has.
+	Diverged bool `cbor:"6,keyasint,omitempty"`
 }
 
 // in returns the repeats as an incarnation finds it.
 func (p Repeats) in(incarnation uint64) Repeats {
 	if incarnation > p.Incarnation {
-		p.Incarnation, p.Earlier, p.Repeated = incarnation, p.Effects, 0
+		p.Incarnation, p.Earlier, p.Repeated, p.Diverged = incarnation, p.Effects, 0, false
 	}
 	return p
 }

@@ -130,8 +130,8 @@ type Approval struct {
 	ExpiresAt Instant `cbor:"3,keyasint,omitempty"`
 }
 
-// isApproved reports whether a person's leave to begin an attempt stands.
-func (r *Record) isApproved(now Instant) bool {
+// IsApproved reports whether a person's leave to begin an attempt stands.
+func (r *Record) IsApproved(now Instant) bool {
 	return r != nil && r.Approval != nil && (r.Approval.ExpiresAt == 0 || now < r.Approval.ExpiresAt)
 }
 

@@ -3,7 +3,6 @@ package keystore
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 	"unicode/utf8"
 )
@@ -175,7 +174,7 @@ func (r *Run) Put(q *RunSpec, now Instant) (next *Run, changed bool, err error) 
 	default:
 		c.FlowVersion, changed = q.FlowVersion, true
 	}
-	if q.Budget != nil && !c.Budget.equal(*q.Budget) {
+	if q.Budget != nil && !c.Budget.equal(q.Budget) {
 		c.Budget, changed = *q.Budget, true
 	}
 	if q.Labels != nil && !maps.Equal(c.Labels, q.Labels) {
@@ -187,7 +186,7 @@ func (r *Run) Put(q *RunSpec, now Instant) (next *Run, changed bool, err error) 
 	return &c, changed, nil
 }
 
-func (b Budget) equal(o Budget) bool {
+func (b *Budget) equal(o *Budget) bool {
 	sameEffects := b.Effects == nil && o.Effects == nil || b.Effects != nil && o.Effects != nil && *b.Effects == *o.Effects
 	return sameEffects && maps.Equal(b.Upstreams, o.Upstreams)
 }
@@ -300,10 +299,10 @@ func ValidateTTL(ttl time.Duration) error {
 // Acquire returns the lease that q gets, with the next fence. isDead says that
 // the epoch that gave the present lease is dead, as far as the store knows. The
 // error is a *Refused for LeaseHeld.
-func (l Lease) Acquire(q *LeaseRequest, w Watch, isDead bool) (Lease, error) {
+func (l *Lease) Acquire(q *LeaseRequest, w Watch, isDead bool) (Lease, error) {
 	left := l.left(w)
 	if inherits := q.From == FromOwnEarlierLife && isDead && l.Owner == q.Owner; left > 0 && !inherits {
-		return l, &Refused{Reason: LeaseHeld, Fence: l.Fence, Owner: l.Owner, After: left}
+		return *l, &Refused{Reason: LeaseHeld, Fence: l.Fence, Owner: l.Owner, After: left}
 	}
 	return Lease{Fence: l.Fence + 1, Owner: q.Owner, TTL: q.TTL, At: w.Now, Era: w.Era, Epoch: w.Epoch}, nil
 }
@@ -311,25 +310,27 @@ func (l Lease) Acquire(q *LeaseRequest, w Watch, isDead bool) (Lease, error) {
 // Renew returns the lease with ttl to go; 0 is as long as it was given for. The
 // error is a *Refused for Fenced once the lease is lost: superseded, released,
 // or over, though nobody has taken it yet.
-func (l Lease) Renew(fence Fence, ttl time.Duration, w Watch) (Lease, error) {
+func (l *Lease) Renew(fence Fence, ttl time.Duration, w Watch) (Lease, error) {
 	if fence != l.Fence || l.left(w) <= 0 {
-		return l, &Refused{Reason: Fenced, Fence: l.Fence}
+		return *l, &Refused{Reason: Fenced, Fence: l.Fence}
 	}
+	next := *l
 	if ttl != 0 {
-		l.TTL = ttl
+		next.TTL = ttl
 	}
-	l.At, l.Era, l.Epoch = w.Now, w.Era, w.Epoch
-	return l, nil
+	next.At, next.Era, next.Epoch = w.Now, w.Era, w.Epoch
+	return next, nil
 }
 
 // Release returns the lease given back. Releasing once more changes nothing. The
 // error is a *Refused for Fenced.
-func (l Lease) Release(fence Fence) (Lease, error) {
+func (l *Lease) Release(fence Fence) (Lease, error) {
 	if fence == 0 || fence != l.Fence {
-		return l, &Refused{Reason: Fenced, Fence: l.Fence}
+		return *l, &Refused{Reason: Fenced, Fence: l.Fence}
 	}
-	l.Released = true
-	return l, nil
+	next := *l
+	next.Released = true
+	return next, nil
 }
 
 // Admits checks a fence against the newest: 0, or a *Refused's reason. A lease
@@ -422,6 +423,3 @@ func (r *Run) Swept() Run {
 	s.Lease.Released = s.Lease.Fence != 0
 	return s
 }
-
-// LabelNames returns the names of the run's labels, sorted.
-func (r *Run) LabelNames() []string { return slices.Sorted(maps.Keys(r.Labels)) }

@@ -18,8 +18,6 @@ func refused(err error) Reason {
 	return 0
 }
 
-func count(n uint32) *uint32 { return &n }
-
 func leased(fence Fence) *Run { return &Run{Lease: Lease{Fence: fence, Owner: "w", TTL: time.Minute}} }
 
 // TestWhoMayAct: fence, flow version and incarnation are checked for replays
@@ -31,8 +29,8 @@ func TestWhoMayAct(t *testing.T) {
 	released := leased(3)
 	released.Lease.Released = true
 	pinned := &Run{FlowVersion: "v1"}
-	spent := &Run{Budget: Budget{Effects: count(2)}, Begun: map[string]uint32{"tickets": 1, "mail": 1}}
-	spentThere := &Run{Budget: Budget{Effects: count(9), Upstreams: map[string]uint32{"tickets": 1}}, Begun: map[string]uint32{"tickets": 1}}
+	spent := &Run{Budget: Budget{Effects: new(uint32(2))}, Begun: map[string]uint32{"tickets": 1, "mail": 1}}
+	spentThere := &Run{Budget: Budget{Effects: new(uint32(9)), Upstreams: map[string]uint32{"tickets": 1}}, Begun: map[string]uint32{"tickets": 1}}
 	begunOnce := inState(Open)
 	neverBegun := inState(Planned)
 	neverBegun.AttemptsMade, neverBegun.Attempts = 0, nil
@@ -78,7 +76,7 @@ func TestWhoMayAct(t *testing.T) {
 		{name: "budget spent, a replay", r: inState(Succeeded), facts: RunFacts{Run: spent}, action: Replay},
 		{name: "budget spent, a call that was counted", r: begunOnce, facts: RunFacts{Run: spent}, action: Send},
 		{name: "budget spent, a planned call", r: neverBegun, facts: RunFacts{Run: spent}, action: Stop, reason: BudgetExhausted},
-		{name: "a budget of nothing", facts: RunFacts{Run: &Run{Budget: Budget{Effects: count(0)}}}, action: Stop, reason: BudgetExhausted},
+		{name: "a budget of nothing", facts: RunFacts{Run: &Run{Budget: Budget{Effects: new(uint32(0))}}}, action: Stop, reason: BudgetExhausted},
 	} {
 		q := request(ByResend)
 		if tc.with != nil {
@@ -103,7 +101,7 @@ func TestFirstFlowVersionIsPinned(t *testing.T) {
 		t.Fatalf("a first call: %+v, %v", a.Run, err)
 	}
 	a, err = Admit(inState(Succeeded), RunFacts{Run: &Run{}}, q, t0)
-	if err != nil || !q.Writes(a.Verdict) || a.Run == nil || a.Run.FlowVersion != "v1" || a.Record != nil {
+	if err != nil || !q.Writes(nil, RunFacts{}, a.Verdict) || a.Run == nil || a.Run.FlowVersion != "v1" || a.Record != nil {
 		t.Fatalf("a replay that names the first version: %+v, %v", a, err)
 	}
 	a, err = Admit(inState(Unknown), RunFacts{Run: &Run{}}, q, t0)
@@ -204,6 +202,78 @@ func TestDivergence(t *testing.T) {
 	}
 }
 
+// Who asks for an earlier call has repeated it, though it gets no answer; who is
+// refused for what it is has not.
+func TestWhatCountsAsRepeated(t *testing.T) {
+	missing := inState(Succeeded)
+	missing.Receipt = &Receipt{Status: 200, Body: Body{Bytes: 1, Missing: true}}
+	for _, tc := range []struct {
+		name   string
+		r      *Record
+		change func(*Request)
+		want   uint32
+	}{
+		{name: "held", r: inState(Held), want: 1},
+		{name: "unknown", r: inState(Unknown), want: 1},
+		{name: "given up", r: inState(Abandoned), want: 1},
+		{name: "expired", r: inState(Expired), want: 1},
+		{name: "under way", r: inState(Pending), want: 1},
+		{name: "an answer that is not kept", r: missing, want: 1},
+		{name: "sent again", r: inState(Open), want: 1},
+		{name: "a replay, before it has ended", r: inState(Succeeded)},
+		{name: "another request", r: inState(Held), change: func(q *Request) { q.Fingerprint = classify.Fingerprint{9} }},
+		{name: "a stale fence", r: inState(Held), change: func(q *Request) { q.Fence = 7 }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := RunFacts{Run: &Run{Repeats: Repeats{Incarnation: 1, Effects: 1}}, Position: Position{Incarnation: 1, Taken: 1}}
+			q := request()
+			q.Ordinal = &Ordinal{Content: "0123456789ab", Incarnation: 2}
+			if tc.change != nil {
+				tc.change(q)
+			}
+			a, err := Admit(tc.r, f, q, t0)
+			if err != nil || q.Writes(tc.r, f, a.Verdict) != (a.Run != nil || a.Record != nil) {
+				t.Fatalf("%+v, %v", a, err)
+			}
+			if a.Run == nil {
+				a.Run = f.Run
+			}
+			if a.Run.Repeats.Repeated != tc.want {
+				t.Fatalf("%+v repeated %d", a.Verdict, a.Run.Repeats.Repeated)
+			}
+			if a.Position == nil || a.Verdict.Action == Send {
+				return
+			}
+			if v := Decide(tc.r, RunFacts{Run: a.Run, Position: *a.Position}, q, t0); q.Writes(tc.r, RunFacts{Run: a.Run, Position: *a.Position}, v) && !v.GiveUp {
+				t.Errorf("asked once more, it writes again: %+v", v)
+			}
+		})
+	}
+}
+
+func TestTheFirstToDivergeMayWait(t *testing.T) {
+	f := RunFacts{Run: &Run{Repeats: Repeats{Incarnation: 1, Effects: 1}}}
+	q := request()
+	q.Ordinal = &Ordinal{Content: "0123456789ab", Incarnation: 2}
+	q.AwaitRepeats = true
+	a, err := Admit(nil, f, q, t0)
+	if err != nil || a.Verdict != (Verdict{Action: Wait, Reason: Diverged}) || a.Run != nil || a.Record != nil {
+		t.Fatalf("the first: %+v, %v", a, err)
+	}
+	q.AwaitRepeats = false
+	if a, err = Admit(nil, f, q, t0); err != nil || !a.Verdict.Diverges || !a.Run.Repeats.Diverged {
+		t.Fatalf("once it has waited: %+v, %v", a, err)
+	}
+	q.AwaitRepeats = true
+	if v := Decide(nil, RunFacts{Run: a.Run}, q, t0); v.Action != Send || !v.Diverges {
+		t.Errorf("the second: %+v", v)
+	}
+	q.Ordinal.Incarnation = 3
+	if v := Decide(nil, RunFacts{Run: a.Run}, q, t0); v.Action != Wait {
+		t.Errorf("the next incarnation's first: %+v", v)
+	}
+}
+
 func TestPutRun(t *testing.T) {
 	first, changed, err := (*Run)(nil).Put(&RunSpec{Namespace: "n", Run: "r", FlowVersion: "v1", Labels: map[string]string{"a": "b"}}, t0)
 	if err != nil || !changed || first.CreatedAt != t0 || first.FlowVersion != "v1" {
@@ -215,7 +285,7 @@ func TestPutRun(t *testing.T) {
 	if _, _, err := first.Put(&RunSpec{FlowVersion: "v2"}, t0); refused(err) != FlowVersionMismatch {
 		t.Errorf("another version: %v", err)
 	}
-	next, changed, err := first.Put(&RunSpec{Budget: &Budget{Effects: count(1)}}, t0+1)
+	next, changed, err := first.Put(&RunSpec{Budget: &Budget{Effects: new(uint32(1))}}, t0+1)
 	if err != nil || !changed || *next.Budget.Effects != 1 || next.Labels["a"] != "b" || first.Budget.Effects != nil {
 		t.Errorf("a budget: %+v, %t, %v", next, changed, err)
 	}

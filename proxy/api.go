@@ -50,6 +50,7 @@ func (x *exchange) answerAPI(ctx context.Context) *journal.Refusal {
 	if refusal != nil {
 		return refusal
 	}
+	x.about.Namespace = x.namespace
 	x.methods = x.find(segments)
 	if x.methods == nil {
 		return nowhere
@@ -96,6 +97,7 @@ func (x *exchange) findRun(s []string) methods {
 		return methods{"GET": x.listRuns}
 	}
 	k := keystore.Key{Namespace: x.namespace, Run: s[0]}
+	x.about = k
 	of := func(handle func(ctx context.Context, k keystore.Key, query url.Values) error) handler {
 		return func(ctx context.Context, query url.Values) error { return handle(ctx, k, query) }
 	}
@@ -117,6 +119,7 @@ func (x *exchange) findRun(s []string) methods {
 
 // findTurn returns the handlers of what follows /-/v1/runs/{run}/turns/{turn}.
 func (x *exchange) findTurn(k keystore.Key, s []string) methods {
+	x.about = k
 	if len(s) == 0 {
 		return methods{
 			"GET": func(ctx context.Context, query url.Values) error { return x.showPlan(ctx, k, query) },
@@ -127,11 +130,12 @@ func (x *exchange) findTurn(k keystore.Key, s []string) methods {
 		return nil
 	}
 	k.Call = s[1]
+	x.about = k
 	switch s = s[2:]; {
 	case len(s) == 0:
-		return methods{"GET": func(ctx context.Context, _ url.Values) error { return x.showCall(ctx, k) }}
+		return methods{"GET": func(ctx context.Context, query url.Values) error { return x.showCall(ctx, k, query) }}
 	case len(s) == 1 && s[0] == "receipt":
-		return methods{"GET": func(ctx context.Context, _ url.Values) error { return x.showReceipt(ctx, k) }}
+		return methods{"GET": func(ctx context.Context, query url.Values) error { return x.showReceipt(ctx, k, query) }}
 	}
 	return nil
 }
@@ -214,7 +218,7 @@ func refusalFor(e *keystore.Refused) *journal.Refusal {
 	r := &journal.Refusal{
 		Problem: journal.ProblemOf(e.Reason), Fence: e.Fence, Owner: e.Owner, FlowVersion: e.FlowVersion, RetryAfter: e.After,
 	}
-	switch e.Reason { //nolint:exhaustive // the others are refusals of calls and of items
+	switch e.Reason {
 	case keystore.LeaseHeld:
 		r.Detail = "Another holder has the run's lease, and it is not over. Nothing was changed. Try again when it may be; asking under the same owner's name does not help."
 	case keystore.FenceRequired:
@@ -274,7 +278,10 @@ func pageOf(query url.Values, more ...string) (keystore.Page, error) {
 	return p, nil
 }
 
-func (x *exchange) showCall(ctx context.Context, k keystore.Key) error {
+func (x *exchange) showCall(ctx context.Context, k keystore.Key, query url.Values) error {
+	if err := checkQuery(query); err != nil {
+		return err
+	}
 	r, err := x.records.Call(ctx, k)
 	if err != nil {
 		return err
@@ -285,7 +292,10 @@ func (x *exchange) showCall(ctx context.Context, k keystore.Key) error {
 // showReceipt answers with the stored response itself. Who is bound to the
 // first request's credential cannot be checked here, so what is bound is not
 // shown; nor is Set-Cookie, which belongs to that credential.
-func (x *exchange) showReceipt(ctx context.Context, k keystore.Key) error {
+func (x *exchange) showReceipt(ctx context.Context, k keystore.Key, query url.Values) error {
+	if err := checkQuery(query); err != nil {
+		return err
+	}
 	r, err := x.records.Call(ctx, k)
 	switch {
 	case err != nil:
@@ -309,17 +319,17 @@ func (x *exchange) showReceipt(ctx context.Context, k keystore.Key) error {
 }
 
 // json answers with a document.
-func (x *exchange) json(v any) error { return x.jsonAs(200, nil, v) }
+func (x *exchange) json(v any) error { return x.jsonAs(200, v) }
 
-// jsonAs answers with a document, a status and more header fields.
-func (x *exchange) jsonAs(status int, more classify.Header, v any) error {
+// jsonAs answers with a document and a status.
+func (x *exchange) jsonAs(status int, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
 	body = append(body, '\n')
 	h := classify.Header{{Name: "Content-Type", Value: "application/json"}, {Name: "Cache-Control", Value: "no-store"}}
-	_ = x.whole(&answer{status: status, header: append(h, more...), length: int64(len(body))}, body) // the connection is closed then
+	_ = x.whole(&answer{status: status, header: h, length: int64(len(body))}, body) // the connection is closed then
 	return nil
 }
 

@@ -19,7 +19,7 @@ func TestAsidesAreTold(t *testing.T) {
 		want   Aside
 	}{
 		{"/tickets/x", Aside{Upstream: "tickets", Outcome: journal.Passthrough}},
-		{"/nobody/x", Aside{Outcome: journal.Refused, Problem: UnknownUpstream}},
+		{"/nobody/x", Aside{Outcome: journal.Refused, Problem: journal.UnknownUpstream}},
 		{"/tickets/%2e%2e/x", Aside{Outcome: journal.Refused, Problem: InvalidPath}},
 	} {
 		st.get(row.target)

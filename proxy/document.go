@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,18 +10,6 @@ import (
 
 	"counterfoil/internal/journal"
 )
-
-// readJSON reads the body as one JSON document into v, which is a pointer to a
-// struct, or leaves v alone if there is no body. A member that v does not have is
-// refused by name. What v keeps of the body it must copy: release gives its
-// memory back.
-func (x *exchange) readJSON(ctx context.Context, v any) (release func(), err error) {
-	body, release, err := x.readDocument(ctx)
-	if err != nil || len(body) == 0 {
-		return release, err
-	}
-	return release, decodeStrictly(body, v)
-}
 
 // readDocument reads the body, without the white space around it. It is empty
 // where there is none.
@@ -38,20 +25,6 @@ func (x *exchange) readDocument(ctx context.Context) (body []byte, release func(
 	}
 	x.bodyRead = true
 	return trimSpace(body), release, nil
-}
-
-// decodeStrictly reads one JSON document (RFC 8259). The error is a refusal that
-// names what is wrong.
-func decodeStrictly(body []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return invalid("The body: %s.", explainJSON(err))
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return invalid("The body: there is more after the JSON document.")
-	}
-	return nil
 }
 
 // explainJSON says in a client's words what encoding/json says in Go's.

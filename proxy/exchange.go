@@ -26,6 +26,9 @@ type exchange struct {
 	namespace string
 	route     route
 	claim     claim
+	// about is what a request to the sidecar itself is about, as far as that is
+	// known; its parts may be empty.
+	about keystore.Key
 	// body is the request's body, not yet read; bodyBytes is its declared
 	// length, -1 where it is chunked.
 	body      io.Reader
@@ -202,7 +205,11 @@ func (x *exchange) authorize() *journal.Refusal {
 	return nil
 }
 
+// key is the call that a request is, or is about.
 func (x *exchange) key() keystore.Key {
+	if x.route.upstream == nil {
+		return x.about
+	}
 	return keystore.Key{Namespace: x.namespace, Run: x.claim.run, Turn: x.claim.turn, Call: x.claim.call}
 }
 

@@ -25,6 +25,7 @@ func (x *exchange) forward(ctx context.Context) {
 	call := journal.Call{
 		Key: x.key(), OwnKey: x.claim.ownKey, OwnKeyRaw: x.claim.ownKeyRaw,
 		Fence: x.claim.fence, FlowVersion: x.claim.flowVersion, Request: x.request(body),
+		Alive: x.conn.present,
 	}
 	var asked bool
 	if call.Wait, asked = patience(x.header); asked {
@@ -53,7 +54,7 @@ func (x *exchange) forward(ctx context.Context) {
 func (x *exchange) counted() *journal.Counted {
 	life, _ := x.claim.life()
 	tie, isRetry := sdkRetry(x.header)
-	return &journal.Counted{Incarnation: life, Tie: cmp.Or(x.claim.tie, tie), Retry: isRetry, Alive: x.conn.present}
+	return &journal.Counted{Incarnation: life, Tie: cmp.Or(x.claim.tie, tie), Retry: isRetry}
 }
 
 // wasJournaled reports whether a call that would be passed through as a read

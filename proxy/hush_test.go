@@ -40,7 +40,7 @@ func TestRefusedAgentsAreWarnedOf(t *testing.T) {
 	for range 3 {
 		ask(t, st.addr, request("POST", "/tickets/x?q=s3cret", "{}")).isProblem(t, MissingKey)
 	}
-	ask(t, st.addr, request("POST", "/s3cret/x", "{}")).isProblem(t, UnknownUpstream)
+	ask(t, st.addr, request("POST", "/s3cret/x", "{}")).isProblem(t, journal.UnknownUpstream)
 	st.get("/-/v1/runs/nobody").isProblem(t, NotFound)
 	st.stop() // no more is written
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")

@@ -23,6 +23,7 @@ type gate struct {
 }
 
 func newGate(t *testing.T) *gate {
+	t.Helper()
 	g := &gate{arrived: make(chan string, 64), open: make(chan struct{})}
 	g.provider = provide(t, func(w net.Conn, h *heard) {
 		g.arrived <- h.target()

@@ -205,11 +205,11 @@ func TestExpectContinue(t *testing.T) {
 	}
 	before := len(p.hits())
 	for want, head := range map[journal.Problem]string{
-		journal.InputTooLarge:  "POST /tickets/x HTTP/1.1\r\nHost: localhost\r\n" + named + fmt.Sprintf("Content-Length: %d\r\n", BodyBytesMax+1),
-		UnknownUpstream:        "POST /nobody/x HTTP/1.1\r\nHost: localhost\r\n" + named + "Content-Length: 2\r\n",
-		InvalidKey:             "POST /tickets/x HTTP/1.1\r\nHost: localhost\r\nCounterfoil-Call: %zz\r\nContent-Length: 2\r\n",
-		HostNotAllowed:         "POST /tickets/x HTTP/1.1\r\nHost: evil.example\r\n" + named + "Content-Length: 2\r\n",
-		journal.InvalidRequest: "POST /tickets/x HTTP/1.1\r\nHost: localhost\r\n" + named + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+		journal.InputTooLarge:   "POST /tickets/x HTTP/1.1\r\nHost: localhost\r\n" + named + fmt.Sprintf("Content-Length: %d\r\n", BodyBytesMax+1),
+		journal.UnknownUpstream: "POST /nobody/x HTTP/1.1\r\nHost: localhost\r\n" + named + "Content-Length: 2\r\n",
+		InvalidKey:              "POST /tickets/x HTTP/1.1\r\nHost: localhost\r\nCounterfoil-Call: %zz\r\nContent-Length: 2\r\n",
+		HostNotAllowed:          "POST /tickets/x HTTP/1.1\r\nHost: evil.example\r\n" + named + "Content-Length: 2\r\n",
+		journal.InvalidRequest:  "POST /tickets/x HTTP/1.1\r\nHost: localhost\r\n" + named + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
 	} {
 		c := dial(t, st.addr)
 		c.say(head + "Expect: 100-continue\r\n\r\n")

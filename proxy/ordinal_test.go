@@ -178,7 +178,7 @@ func TestOrdinalTwoEqualRequestsInParallelAreTwoCalls(t *testing.T) {
 	}
 }
 
-// gone leaves a request under way.
+// leave sends a request, and leaves once it is at its provider.
 func (st *stack) leave(l *ledger, raw string, leave func(*client)) {
 	st.t.Helper()
 	c := dial(st.t, st.addr)

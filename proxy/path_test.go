@@ -122,10 +122,10 @@ func TestPathForms(t *testing.T) {
 			t.Errorf("%s: %d, the provider got %s", row.target, g.status, p.hits()[1+i].target())
 		}
 	}
-	st.get("/nobody/x").isProblem(t, UnknownUpstream)
-	st.get("/").isProblem(t, UnknownUpstream)
-	st.get("/@r:t:c").isProblem(t, UnknownUpstream)
-	st.get("/@r:t:c/").isProblem(t, UnknownUpstream)
+	st.get("/nobody/x").isProblem(t, journal.UnknownUpstream)
+	st.get("/").isProblem(t, journal.UnknownUpstream)
+	st.get("/@r:t:c").isProblem(t, journal.UnknownUpstream)
+	st.get("/@r:t:c/").isProblem(t, journal.UnknownUpstream)
 }
 
 // A name that is none is said with where it was read, and with those there are.
@@ -141,7 +141,7 @@ func TestUnknownUpstreamIsExplained(t *testing.T) {
 		{"localhost", "/" + strings.Repeat("a", 100) + "/x", []string{strings.Repeat("a", 64) + `"…`}},
 	} {
 		raw := strings.Replace(request("GET", row.target, ""), "Host: localhost", "Host: "+row.host, 1)
-		d := ask(t, st.addr, raw).isProblem(t, UnknownUpstream)
+		d := ask(t, st.addr, raw).isProblem(t, journal.UnknownUpstream)
 		for _, want := range row.want {
 			if !strings.Contains(d.Detail, want) {
 				t.Errorf("%s at %s: %q is not in %q", row.target, row.host, want, d.Detail)

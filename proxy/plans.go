@@ -38,7 +38,7 @@ func (x *exchange) putPlan(ctx context.Context, k keystore.Key, query url.Values
 	if plan, err = x.records.Plan(ctx, k.Namespace, k.Run, k.Turn); err != nil {
 		return err
 	}
-	return x.jsonAs(createdOr200(isNew), nil, view.PlanOf(plan))
+	return x.jsonAs(createdOr200(isNew), view.PlanOf(plan))
 }
 
 // guardOf says on whose behalf a write to that run is made. The fence of the run

@@ -1,4 +1,4 @@
-//go:build unix && !linux
+//go:build unix
 
 package proxy
 
@@ -6,8 +6,7 @@ import "syscall"
 
 // present reports whether the client is still there, without waiting and without
 // taking anything that it sent. One that has closed its sending half counts as
-// gone: it cannot be told from one that gave up. One that has sent more than its
-// request counts as there.
+// gone: it cannot be told from one that gave up.
 func (c *conn) present() bool {
 	sc, ok := c.Conn.(syscall.Conn)
 	if !ok {
@@ -18,17 +17,7 @@ func (c *conn) present() bool {
 		return false
 	}
 	there := false
-	// Not Read: that would wait for whoever reads now.
-	err = raw.Control(func(fd uintptr) {
-		var one [1]byte
-		for {
-			n, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-			if err == syscall.EINTR {
-				continue
-			}
-			there = n > 0 || err == syscall.EAGAIN || err == syscall.EWOULDBLOCK
-			return
-		}
-	})
+	// Not raw.Read: that would wait for whoever reads now.
+	err = raw.Control(func(fd uintptr) { there = isThere(int(fd)) })
 	return err == nil && there
 }

@@ -19,7 +19,6 @@ const (
 	InvalidPath        journal.Problem = "invalid-path"
 	Unauthorized       journal.Problem = "unauthorized"
 	HostNotAllowed     journal.Problem = "host-not-allowed"
-	UnknownUpstream    journal.Problem = "unknown-upstream"
 	NotFound           journal.Problem = "not-found"
 	MethodNotAllowed   journal.Problem = "method-not-allowed"
 	RequestTimeout     journal.Problem = "request-timeout"
@@ -75,7 +74,7 @@ var problems = [...]struct {
 	{journal.PrincipalMismatch, 403, "The call belongs to another credential", pointless, unlessEffect},
 	{journal.Denied, 403, "A person refused the call", pointless, harmful},
 	{HostNotAllowed, 403, "The host or origin is not allowed", pointless, harmless},
-	{UnknownUpstream, 404, "No such upstream", pointless, harmless},
+	{journal.UnknownUpstream, 404, "No such upstream", pointless, harmless},
 	{NotFound, 404, "Nothing is on record under that name", pointless, harmless},
 	{MethodNotAllowed, 405, "The method is not allowed here", pointless, harmless},
 	{RequestTimeout, 408, "The request came too slowly", worthwhile, harmless},

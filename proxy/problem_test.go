@@ -183,7 +183,7 @@ func TestEveryProblemIsAnErrorToSDKs(t *testing.T) {
 		var got struct {
 			Error struct{ Type, Code, Message string }
 		}
-		if err := json.Unmarshal(d.body(), &got); err != nil { //nolint:musttag // the names differ in case alone
+		if err := json.Unmarshal(d.body(), &got); err != nil {
 			t.Fatal(err)
 		}
 		if got.Error.Type != "api_error" || got.Error.Code != string(problems[i].name) || got.Error.Message != "do this" {

@@ -63,7 +63,7 @@ func (x *exchange) unknownUpstream(host, name string) *journal.Refusal {
 	if label, found := strings.CutSuffix(hostname(host), ".localhost"); found {
 		read = "The host names " + quoted(label) + ", which is no configured upstream. " + read
 	}
-	return &journal.Refusal{Problem: UnknownUpstream, Detail: read + " " + x.known + " Nothing was sent."}
+	return &journal.Refusal{Problem: journal.UnknownUpstream, Detail: read + " " + x.known + " Nothing was sent."}
 }
 
 // quoted shows what a client sent, as far as it makes sense to.

@@ -86,7 +86,7 @@ func (x *exchange) putRun(ctx context.Context, k keystore.Key, query url.Values)
 	if err != nil {
 		return err
 	}
-	return x.jsonAs(createdOr200(isNew), nil, v)
+	return x.jsonAs(createdOr200(isNew), v)
 }
 
 // isRun refuses the name under which calls that name no run are kept: a lease or
@@ -147,7 +147,7 @@ func readCount(raw []byte) (uint32, error) {
 	if err == nil && (n < 0 || n > 1<<32-1) {
 		err = fmt.Errorf("%d is not within 0 and 4294967295", n)
 	}
-	return uint32(n), err //nolint:gosec // checked above
+	return uint32(n), err
 }
 
 // readLabels reads a map of strings; its bounds are the store's to check.
@@ -265,7 +265,7 @@ func readFence(raw []byte) (keystore.Fence, error) {
 	if err == nil && n < 1 {
 		err = fmt.Errorf("%d is none: fences begin at 1", n)
 	}
-	return keystore.Fence(n), err //nolint:gosec // checked above
+	return keystore.Fence(n), err
 }
 
 // readLeaseTTL reads for how long a lease is given.

@@ -10,6 +10,7 @@ import (
 
 	"counterfoil/internal/journal"
 	"counterfoil/internal/view"
+	"counterfoil/keystore"
 )
 
 // api asks the agent API.
@@ -97,6 +98,7 @@ func TestRunsAreListed(t *testing.T) {
 	}{
 		{"limit=7", 30, "r00"}, {"limit=1000", 30, "r00"}, {"state=paused", 1, "r07"}, {"state=active&limit=3", 29, "r00"},
 		{"label=third:1&limit=2", 10, "r01"}, {"label=third:1&label=all:y&state=paused", 1, "r07"}, {"label=third:9", 0, ""}, {"label=none:", 0, ""},
+		{"label=third:2&label=third:1", 0, ""}, {"label=third:1&label=third:1", 10, "r01"},
 		{"older_than=1h", 0, ""}, {"newer_than=1h&limit=4", 30, "r00"}, {"older_than=0s&newer_than=1h", 30, "r00"},
 	} {
 		if got := names(tt.query); len(got) != tt.want || tt.want > 0 && got[0] != tt.first {
@@ -177,6 +179,12 @@ func TestPlans(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	st.get("/-/v1/runs/r/turns/2").isProblem(t, NotFound)
+	// Of 1 MiB only decision and arguments count.
+	large := func(n int) string {
+		return `{"calls":[{"id":"c1","tool":"refund"}],"decision":"` + strings.Repeat("x", n-2) + `"}`
+	}
+	said[view.Plan](t, st.api("PUT", "/runs/large/turns/1", large(keystore.PlanBytesMax)), 201)
+	st.api("PUT", "/runs/large/turns/2", large(keystore.PlanBytesMax+1)).isProblem(t, journal.InputTooLarge)
 	st.post("r", "1", "c3", "/tickets/x", "{}").isProblem(t, journal.NotInPlan)
 	if g := st.post("r", "1", "c1", "/tickets/x", "{}"); g.outcome() != "executed" {
 		t.Errorf("%+v", g)
@@ -206,6 +214,31 @@ func TestPlans(t *testing.T) {
 	}
 }
 
+// A refusal of the agent API is about what its path names, whatever call the
+// request's header speaks of.
+func TestAPIRefusalsSayWhatTheyAreAbout(t *testing.T) {
+	st := start(t, setup{provider: provide(t, created), proxy: func(c *Config) { c.Run = "served" }})
+	st.api("POST", "/runs/r/lease", `{"owner":"w1","ttl_seconds":30}`)
+	named := []string{"Counterfoil-Run: other", "Counterfoil-Turn: 9", "Counterfoil-Call: c"}
+	for _, tt := range []struct {
+		method, path, body string
+		problem            journal.Problem
+		want               keystore.Key
+	}{
+		{"POST", "/runs/r/lease", `{"owner":"w1","ttl_seconds":30}`, journal.LeaseHeld, keystore.Key{Run: "r"}},
+		{"PUT", "/runs/r/turns/1", `{"calls":[]}`, journal.FenceRequired, keystore.Key{Run: "r", Turn: "1"}},
+		{"GET", "/runs/r/turns/1/calls/2", "", NotFound, keystore.Key{Run: "r", Turn: "1", Call: "2"}},
+		{"GET", "/nowhere", "", NotFound, keystore.Key{}},
+	} {
+		for _, header := range [][]string{nil, named} {
+			d := st.api(tt.method, tt.path, tt.body, header...).isProblem(t, tt.problem)
+			if d.Run != tt.want.Run || d.Turn != tt.want.Turn || d.Call != tt.want.Call || (d.Instance != "") != (tt.want.Call != "") {
+				t.Errorf("%s %s with %q: it is about %q, %q, %q (%s)", tt.method, tt.path, header, d.Run, d.Turn, d.Call, d.Instance)
+			}
+		}
+	}
+}
+
 // Bad input is a 4xx that says what to do, and nothing is changed.
 func TestBadInputOfRuns(t *testing.T) {
 	st := start(t, setup{provider: provide(t, created)})
@@ -230,6 +263,8 @@ func TestBadInputOfRuns(t *testing.T) {
 		{"PUT", "/runs/r", `{"labels":{"a":"` + long + `"}}`, "256"},
 		{"PUT", "/runs/r", `{"labels":{` + strings.Repeat(`"%d":"",`, 16) + `"z":""}}`, "16"},
 		{"PUT", "/runs/r?x=1", `{}`, "no parameter"},
+		{"GET", "/runs/r/turns/1/calls/c?x=1", ``, "no parameter"},
+		{"GET", "/runs/r/turns/1/calls/c/receipt?x=1", ``, "no parameter"},
 		{"PUT", "/runs/-", `{}`, "no run"},
 		{"POST", "/runs/-/lease", `{"owner":"w","ttl_seconds":1}`, "no run"},
 		{"POST", "/runs/r/lease", ``, "owner"},

@@ -21,6 +21,7 @@ func (x *exchange) findStore(s []string) methods {
 		return nil
 	}
 	store := s[0]
+	x.about.Run = x.claim.run // the one that a write is checked against
 	bind := func(handle func(ctx context.Context, store string, query url.Values) error) handler {
 		return func(ctx context.Context, query url.Values) error { return handle(ctx, store, query) }
 	}
@@ -103,7 +104,7 @@ func (x *exchange) putStore(ctx context.Context, store string, query url.Values)
 	if err != nil {
 		return err
 	}
-	return x.jsonAs(createdOr200(isNew), nil, view.ItemStoreOf(&s))
+	return x.jsonAs(createdOr200(isNew), view.ItemStoreOf(&s))
 }
 
 func createdOr200(isNew bool) int {

@@ -178,8 +178,9 @@ func (r *execTest) signal(s syscall.Signal) {
 const (
 	// untilTold is an agent that ends at SIGTERM alone.
 	untilTold = `trap 'kill $!; exit 4' TERM; echo up; sleep 600 & wait`
-	// withFamily starts what would outlive it.
-	withFamily = `(setsid sleep 600 &) ; echo up; sleep 600`
+	// withFamily starts what would outlive it. No shell is left of it, which might
+	// say how a child ended.
+	withFamily = `(setsid sleep 600 &) ; echo up; exec sleep 600`
 )
 
 func TestExecPassesSignalsOnAndDoesNotRestartThen(t *testing.T) {
@@ -188,6 +189,39 @@ func TestExecPassesSignalsOnAndDoesNotRestartThen(t *testing.T) {
 	r.signal(syscall.SIGTERM)
 	if said, code := r.gone(); code != 4 {
 		t.Errorf("exit code %d: %s", code, said)
+	}
+}
+
+// A terminal that is closed while no agent runs ends it: nobody is left to restart
+// for.
+func TestExecEndsAtAHangupBetweenTwoLives(t *testing.T) {
+	r := startExec(t, execSettings(t), []string{"exec", "--run", "r", "--restart", "on-failure", "--restart-delay", "1m", "--", "sh", "-c", "exit 9"})
+	r.until("starting it again")
+	r.signal(syscall.SIGHUP)
+	if said, code := r.gone(); code != 129 {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+}
+
+// Nobody reads its log any more: that is no reason to end, and the agent's own
+// writes fail as they always do.
+func TestExecOutlivesTheReaderOfItsLog(t *testing.T) {
+	lives := filepath.Join(t.TempDir(), "lives")
+	cmd := exec.CommandContext(t.Context(), program, execOf("echo life >>"+lives+"; bash -c 'echo >&2; echo not reached >>"+lives+"'; exit 9", "--restart", "on-failure:2")...)
+	cmd.Env = append(execSettings(t), "PATH="+os.Getenv("PATH"), "HOME="+t.TempDir())
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = write
+	if err := errors.Join(read.Close(), cmd.Start(), write.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 9 {
+		t.Errorf("it ended with %v", err)
+	}
+	if got, err := os.ReadFile(lives); err != nil || string(got) != strings.Repeat("life\n", 3) {
+		t.Errorf("its lives were %q, %v", got, err)
 	}
 }
 
@@ -331,7 +365,7 @@ func supervised(t *testing.T) *supervision {
 	return s
 }
 
-// ended returns how it ended, once nothing of the agent is left.
+// end returns how it ended, once nothing of the agent is left.
 func (s *supervision) end() error {
 	s.t.Helper()
 	err := <-s.done

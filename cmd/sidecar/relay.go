@@ -21,7 +21,8 @@ type askedToEnd struct{ signal syscall.Signal }
 func (e askedToEnd) Error() string { return "asked to end by " + e.signal.String() }
 
 // A relay passes signals on to the agent while one runs. Where none does, one
-// that asks to end ends sidecar exec.
+// that asks to end ends sidecar exec; a terminal that is gone asks so too, though
+// to an agent its signal may mean something else.
 type relay struct {
 	signals chan os.Signal
 	done    chan struct{}
@@ -67,7 +68,7 @@ func (r *relay) take(s syscall.Signal) {
 	switch {
 	case s == supervise.ChildEnded:
 		supervise.ReapOrphans(r.agent)
-	case r.agent == nil && asks:
+	case r.agent == nil && (asks || s == syscall.SIGHUP):
 		r.cancel(askedToEnd{s})
 	case r.agent == nil:
 	case r.agent.Signal(s):

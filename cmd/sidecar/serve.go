@@ -9,8 +9,11 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/url"
+	"os"
+	"os/signal"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -142,6 +145,7 @@ type sidecar struct {
 // run serves until ctx ends, then drains. Errors of closing are joined to what
 // ended it.
 func (s *sidecar) run(ctx context.Context) (err error) {
+	outliveReaders()
 	defer s.closeAll()
 	upstreams, err := s.upstreams()
 	if err != nil {
@@ -168,6 +172,15 @@ func (s *sidecar) run(ctx context.Context) (err error) {
 		return err
 	}
 	return s.serve(ctx, store, listeners)
+}
+
+// outliveReaders keeps this process from being killed for a line of its log that
+// nobody reads any more, as behind "| head". The signal is taken and not ignored,
+// since what is ignored stays so for an agent that is started.
+func outliveReaders() {
+	if !signal.Ignored(syscall.SIGPIPE) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	}
 }
 
 // restartWait is how long to wait for what another sidecar still holds. Its

@@ -70,9 +70,7 @@ func (s *Server) deny(ctx context.Context, r *http.Request) (any, error) {
 
 func (s *Server) ruled(ctx context.Context, what string, ruling *journal.Ruling, record *keystore.Record, err error) (any, error) {
 	if errors.Is(err, journal.ErrNotHeld) {
-		refusal := refuse(NotHeld, "The call is in state %s, and only a held call can be approved or denied. Nothing was changed.", record.State)
-		refusal.record = record
-		return nil, refusal
+		return nil, notHeld(record)
 	}
 	if err != nil {
 		return nil, err
@@ -81,6 +79,16 @@ func (s *Server) ruled(ctx context.Context, what string, ruling *journal.Ruling,
 	s.log.InfoContext(ctx, what, "namespace", k.Namespace, "run", k.Run, "turn", k.Turn, "call", k.Call,
 		"actor", ruling.Actor, "ttl", ruling.TTL, "state", record.State.String())
 	return viewCall(record), nil
+}
+
+func notHeld(r *keystore.Record) *refusal {
+	detail := "Only a held call can be approved or denied."
+	if r.State == keystore.Planned && r.Approval != nil {
+		detail = "It was approved already, and its agent has not sent it since. If the approval is over, the agent's next request is held anew."
+	}
+	refusal := refuse(NotHeld, "The call is in state %s. %s Nothing was changed.", r.State, detail)
+	refusal.record = r
+	return refusal
 }
 
 // An expiry says whether a ruling can be over one day.
@@ -123,12 +131,8 @@ func (s *Server) readRuling(r *http.Request, can expiry) (*journal.Ruling, error
 
 // recovery answers with what a restarted agent of the run would be told.
 func (s *Server) recovery(ctx context.Context, r *http.Request) (any, error) {
-	q, err := s.query(r, "namespace", "limit", "after")
+	q, name, err := s.ofRun(r)
 	if err != nil {
-		return nil, err
-	}
-	name := r.PathValue("run")
-	if err := keystore.ValidatePart(name); err != nil {
 		return nil, err
 	}
 	report, err := s.calls.Report(ctx, q.namespace, name, q.page)

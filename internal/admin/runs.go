@@ -31,12 +31,8 @@ func (s *Server) runs(ctx context.Context, r *http.Request) (any, error) {
 }
 
 func (s *Server) run(ctx context.Context, r *http.Request) (any, error) {
-	q, err := s.query(r, "namespace", "limit", "after")
+	q, name, err := s.ofRun(r)
 	if err != nil {
-		return nil, err
-	}
-	name := r.PathValue("run")
-	if err := keystore.ValidatePart(name); err != nil {
 		return nil, err
 	}
 	run, err := s.store.Run(ctx, q.namespace, name)
@@ -53,6 +49,16 @@ func (s *Server) run(ctx context.Context, r *http.Request) (any, error) {
 	}
 	v.Calls = view.ListOf(calls, viewCall)
 	return v, nil
+}
+
+// ofRun reads the run that a path names, and which of its pages is asked for.
+func (s *Server) ofRun(r *http.Request) (q query, name string, err error) {
+	q, err = s.query(r, "namespace", "limit", "after")
+	if err != nil {
+		return q, "", err
+	}
+	name = r.PathValue("run")
+	return q, name, keystore.ValidatePart(name)
 }
 
 // unknown lists the calls of all namespaces that wait for a person, the oldest
@@ -123,6 +129,9 @@ func (s *Server) query(r *http.Request, known ...string) (query, error) {
 	for name, v := range values {
 		if !slices.Contains(known, name) {
 			return q, refuse(InvalidRequest, "The query parameter %q is not known here; known are %q.", name, known)
+		}
+		if len(v) > 1 && name != "label" {
+			return q, refuse(InvalidRequest, "The query names %s twice.", name)
 		}
 		if err := q.set(name, v[0]); err != nil {
 			return q, err

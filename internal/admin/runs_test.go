@@ -75,6 +75,7 @@ func TestListsArePaged(t *testing.T) {
 	for query, says := range map[string]string{
 		"limit=0": "1 to 1000", "limit=1001": "1 to 1000", "limit=ten": "1 to 1000", "limit=": "1 to 1000",
 		"after=nonsense!": "cursor", "colour=red": `"colour"`, "namespace=x": `"namespace"`, "a=%zz": "percent-encode",
+		"limit=1&limit=2": "limit twice",
 	} {
 		wantProblem(t, b.get("/api/v1/unknown?"+query), InvalidRequest, says)
 	}

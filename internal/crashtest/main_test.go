@@ -20,10 +20,21 @@ const sidecarsAtOnce = "8"
 
 var (
 	killsFlag = flag.Int("crash.kills", 15, "how often TestStorm kills the sidecar")
-	seedFlag  = flag.Uint64("crash.seed", 0, "seed of TestStorm; 0 takes one from the clock")
+	seedFlag  = flag.Uint64("crash.seed", 0, "seed of what is drawn; 0 takes one from the clock")
 	rounds    = flag.Int("crash.rounds", 30, "rounds of each form of TestC03; the case asks for 200")
 	raceFlag  = flag.Bool("crash.race", false, "build the sidecars with the race detector")
 )
+
+// drawn is the seed of a test. It prints how to draw the same again.
+func drawn(t *testing.T) uint64 {
+	t.Helper()
+	seed := *seedFlag
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("go test ./internal/crashtest -run '%s' -crash.seed=%d", t.Name(), seed)
+	return seed
+}
 
 // programs are the sidecars under test: as released, and with crash points.
 var programs struct{ released, withPoints string }

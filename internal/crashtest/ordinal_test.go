@@ -100,11 +100,7 @@ func TestOrdinal_KilledAtRandomMoments(t *testing.T) {
 		for _, answer := range []string{"plain", "chunked"} {
 			t.Run(kind+"/"+answer, func(t *testing.T) {
 				t.Parallel()
-				seed := *seedFlag
-				if seed == 0 {
-					seed = uint64(time.Now().UnixNano())
-				}
-				t.Logf("seed %d (-crash.seed)", seed)
+				seed := drawn(t)
 				random := rand.New(rand.NewPCG(seed, 1))
 				b := newBench(t)
 				// An agent's program: a, b, a, c, b, d.

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 	"unsafe"
 )
 
@@ -235,11 +234,7 @@ const powerRounds, powerCalls = 20, 1000
 // times. What was answered is replayed; the rest was never sent, is recovered or
 // is unknown; no call has two effects.
 func TestC81b_RandomPowerCuts(t *testing.T) {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("-crash.seed=%d", seed)
+	seed := drawn(t)
 	dice := rand.New(rand.NewPCG(seed, 81))
 	b, d := poweredBench(t)
 	told := map[call]reply{}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 const (
@@ -33,11 +32,7 @@ type storeWriter struct {
 // TestBatchesAreWholeAfterKill: after kill -9 a batch that was answered is there
 // whole, and one that was not is there whole or not at all.
 func TestBatchesAreWholeAfterKill(t *testing.T) {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("go test ./internal/crashtest -run TestBatchesAreWholeAfterKill -crash.seed=%d", seed)
+	seed := drawn(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	b := newBench(t)
 	writers := make([]*storeWriter, storeWriters)

@@ -31,11 +31,8 @@ const (
 // for every call once more. It prints its seed, which repeats calls, mishaps and
 // the choice of moments; not how threads take turns.
 func TestStorm(t *testing.T) {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("go test ./internal/crashtest -run TestStorm -crash.kills=%d -crash.seed=%d", *killsFlag, seed)
+	seed := drawn(t)
+	t.Logf("-crash.kills=%d", *killsFlag)
 	b := newBench(t)
 	transport := &http.Transport{MaxIdleConnsPerHost: stormAgents}
 	b.client = &http.Client{Transport: transport}

@@ -40,7 +40,7 @@ func work(in io.Reader, out io.Writer) error {
 		if err := errands.Decode(&e); err != nil {
 			return err
 		}
-		req, err := http.NewRequest(e.Method, e.URL, strings.NewReader(e.Body)) //nolint:noctx // its life is the process's
+		req, err := http.NewRequest(e.Method, e.URL, strings.NewReader(e.Body))
 		if err != nil {
 			return err
 		}

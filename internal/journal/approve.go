@@ -19,13 +19,13 @@ type Ruling struct {
 	TTL time.Duration
 }
 
-// ErrNotHeld: the call does not wait for a person.
+// ErrNotHeld says that the call does not wait for a person.
 var ErrNotHeld = errors.New("the call is not held")
 
 // Approve lets a held call be sent: exactly the request on record, once. Who
 // waits for it goes on at once. Approving again, as long as nothing has come of
-// it, changes nothing. Errors: ErrNotHeld with the record, those of
-// [keystore.Store].
+// it and the approval is not over, changes nothing. Errors: ErrNotHeld with the
+// record, those of [keystore.Store].
 func (j *Journal) Approve(ctx context.Context, r *Ruling) (*keystore.Record, error) {
 	e := keystore.Event{Kind: keystore.WasApproved, Actor: r.Actor, Note: r.Note}
 	if r.TTL > 0 {
@@ -53,21 +53,25 @@ func (j *Journal) rule(ctx context.Context, k keystore.Key, e keystore.Event) (*
 	return record, nil
 }
 
-// ruledAlready returns the record if the same ruling stands on it.
+// ruledAlready returns the record if the same ruling stands on it. An approval
+// that is over does not: who gives it again must not believe that it does.
 func (j *Journal) ruledAlready(ctx context.Context, k keystore.Key, ruling keystore.EventKind) (*keystore.Record, error) {
 	record, err := j.store.Call(ctx, k)
 	if err != nil {
 		return nil, fmt.Errorf("ruling on %s: %w", k, err)
 	}
-	if n := len(record.History); n > 0 && record.History[n-1].Event == ruling && record.History[n-1].To == record.State {
+	n := len(record.History)
+	same := n > 0 && record.History[n-1].Event == ruling && record.History[n-1].To == record.State
+	if same && (ruling != keystore.WasApproved || record.IsApproved(keystore.At(j.now()))) {
 		return record, nil
 	}
 	return record, ErrNotHeld
 }
 
 // awaitsApproval waits for a person's decision about a held call, and reports
-// whether the store is to be asked again. When the process ends, or no new calls
-// are taken, nobody waits any longer.
+// whether the store is to be asked again. When the process ends, no new calls
+// are taken, or the client has gone, nobody waits any longer: a decision can take
+// long, and what is then sent is for an agent that is there to go on with it.
 func (w *work) awaitsApproval(ctx context.Context, reason keystore.Reason, t *turn) bool {
 	if w.call.HeldWait <= 0 || reason != keystore.ApprovalRequired && reason != keystore.Diverged {
 		return false
@@ -76,7 +80,7 @@ func (w *work) awaitsApproval(ctx context.Context, reason keystore.Reason, t *tu
 		w.heldUntil = w.now().Add(w.call.HeldWait)
 	}
 	left := w.heldUntil.Sub(w.now())
-	if left <= 0 {
+	if left <= 0 || !w.call.isAlive() {
 		return false
 	}
 	poll := time.NewTimer(min(left, waitPoll))
@@ -89,5 +93,5 @@ func (w *work) awaitsApproval(ctx context.Context, reason keystore.Reason, t *tu
 	case <-ctx.Done():
 		return false
 	}
-	return true
+	return w.call.isAlive()
 }

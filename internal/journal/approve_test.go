@@ -110,6 +110,14 @@ func TestAnApprovalExpires(t *testing.T) {
 		wantProblem(t, b.do(call("c")), ApprovalRequired)
 		b.want(0, 0)
 		b.approve("c", 30*time.Second)
+		b.approve("c", time.Hour) // once more changes nothing
+		time.Sleep(31 * time.Second)
+		// Its agent has not come back: an answer as if it stood would be untrue.
+		if r, err := b.journal.Approve(t.Context(), &Ruling{Key: call("c").Key, Actor: "ada"}); !errors.Is(err, ErrNotHeld) || r == nil {
+			t.Errorf("an approval that is over was given again: %+v, %v", r, err)
+		}
+		wantProblem(t, b.do(call("c")), ApprovalRequired)
+		b.approve("c", 30*time.Second)
 		if reply := b.do(call("c")); reply.Status != 429 {
 			t.Errorf("%+v", reply)
 		}
@@ -158,6 +166,35 @@ func TestWaitingForAPerson(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who has gone does not wait: neither is its body kept in memory, nor is its call
+// sent, once a person agrees, for an agent that may do something else by then.
+func TestNobodyWaitsForAClientThatHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newHeldBench(t, newProvider(commits(201, "{}")))
+		there, c := &client{}, call("c")
+		c.HeldWait, c.Alive = WaitMax, there.alive
+		done := make(chan *Reply)
+		go func() { done <- b.do(c) }()
+		time.Sleep(time.Minute)
+		gone := time.Now()
+		there.gone.Store(true)
+		wantProblem(t, <-done, ApprovalRequired)
+		if took := time.Since(gone); took > waitPoll {
+			t.Errorf("answered %s after the client had gone", took)
+		}
+
+		there.gone.Store(false)
+		go func() { done <- b.do(c) }()
+		synctest.Wait()
+		there.gone.Store(true)
+		b.approve("c", 0)
+		wantProblem(t, <-done, ApprovalRequired)
+		b.want(0, 0)
+		wantReply(t, b.do(call("c")), Executed, 201, "{}")
+		b.want(1, 1)
+	})
 }
 
 // A call that was denied says so for good, and was never sent.

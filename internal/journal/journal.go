@@ -164,9 +164,15 @@ type Call struct {
 	// is not at all.
 	Wait time.Duration
 	// HeldWait is how long to wait for a person's approval: as long as Wait, if
-	// the client has asked for that itself, else 0.
+	// the client has asked for that itself, else 0. Nobody waits for a client
+	// that has gone.
 	HeldWait time.Duration
+	// Alive reports whether the client is still there. It is called from other
+	// goroutines, until Ended, and must not wait. Nil: it is there.
+	Alive func() bool
 }
+
+func (c *Call) isAlive() bool { return c.Alive == nil || c.Alive() }
 
 // Class says what r would do at its upstream, and whether the call is
 // journaled. The upstream must be a configured one.
@@ -276,6 +282,9 @@ func (w *work) step(ctx context.Context) *Reply {
 	case keystore.Ask:
 		return w.askProvider(ctx, admission.Record, v.After, turn)
 	case keystore.Wait:
+		if v.Reason == keystore.Diverged {
+			return w.awaitRepeats(ctx)
+		}
 		return w.wait(ctx, admission.Record, v, turn)
 	case keystore.Stop:
 		if w.awaitsApproval(ctx, v.Reason, turn) {

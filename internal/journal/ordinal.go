@@ -17,6 +17,14 @@ import (
 // by Ending, before its last piece.
 const AtOnceMax = 16 << 10
 
+// repeatsPatience is how long the first new effect of an incarnation waits for
+// the repetition of earlier ones, before it counts as diverged; repeatsPoll how
+// often it looks.
+const (
+	repeatsPatience = time.Second
+	repeatsPoll     = 25 * time.Millisecond
+)
+
 // Counted is what a request without a call id says about whose call it is.
 type Counted struct {
 	// Incarnation is the life of the agent that it names.
@@ -26,9 +34,6 @@ type Counted struct {
 	Tie string
 	// Retry says that the client's SDK calls the request a retry.
 	Retry bool
-	// Alive reports whether the client is still there. It is called from other
-	// goroutines, until Ended, and must not wait.
-	Alive func() bool
 }
 
 // An Arrival says whether the end of an answer reached its client, as far as can
@@ -124,7 +129,7 @@ func (w *work) count(ctx context.Context) *Refusal {
 	if c.Ordinal.Tie != "" {
 		o.Tie = keystore.Digest(w.mac([]byte(c.Ordinal.Tie)))
 	}
-	s := &seat{lane: l, ordinal: o, alive: c.Ordinal.Alive}
+	s := &seat{lane: l, ordinal: o, alive: c.isAlive}
 	if err := w.sit(ctx, s, c.Ordinal.Retry); err != nil {
 		w.lanes.leave(l)
 		return w.notCounted(ctx, err)
@@ -393,6 +398,17 @@ func (j *Journal) takeBack(s *seat) bool {
 func (j *Journal) takeBackLater(s *seat) {
 	l := j.lanes.join(s.lane.name)
 	j.later(func() bool { return j.takeBack(s) }, func() { j.lanes.leave(l) })
+}
+
+// awaitRepeats lets calls that this one came before catch up: an agent that sends
+// several in parallel sends them in any order.
+func (w *work) awaitRepeats(ctx context.Context) *Reply {
+	if w.repeatWaits++; time.Duration(w.repeatWaits)*repeatsPoll > min(repeatsPatience, w.call.Wait) {
+		w.ask.AwaitRepeats = false
+		return nil
+	}
+	_ = sleep(ctx, repeatsPoll) // its end is noticed in the next step
+	return nil
 }
 
 // fenced refuses an agent, or a holder of a lease, that has been replaced.

@@ -25,7 +25,7 @@ func (c *client) alive() bool { return !c.gone.Load() }
 func counted(incarnation uint64, c *client, content string) *Call {
 	x := call("")
 	x.Request.Body = []byte(content)
-	x.Ordinal = &Counted{Incarnation: incarnation, Alive: c.alive}
+	x.Ordinal, x.Alive = &Counted{Incarnation: incarnation}, c.alive
 	return x
 }
 
@@ -490,6 +490,41 @@ func TestOrdinal_DivergenceIsSaidAndObserved(t *testing.T) {
 		t.Error("all effects are repeated, and a new one counts as diverged")
 	}
 	b.want(4, 4)
+}
+
+// Calls in parallel come in any order, and the earlier life may have ended before
+// it had sent all of them.
+func TestOrdinal_AnotherOrderInParallelIsNoDivergence(t *testing.T) {
+	b := newBench(t, newProvider(numbered), "")
+	b.upstream.HoldDiverged = true
+	b.ask(1, "a")
+	waits := make(chan struct{})
+	var once sync.Once
+	b.journal.store = &asked{Store: b.journal.store, begun: func() { once.Do(func() { close(waits) }) }}
+	ended := make(chan *Reply)
+	go func() {
+		r, _ := b.ask(2, "b")
+		ended <- r
+	}()
+	<-waits
+	r, _ := b.ask(2, "a")
+	wantReply(t, r, Replayed, 201, `{"id":1}`)
+	if r = <-ended; r.Diverged {
+		t.Error("another order counts as diverged")
+	}
+	wantReply(t, r, Executed, 201, `{"id":2}`)
+}
+
+// asked tells when Begin has said something.
+type asked struct {
+	keystore.Store
+	begun func()
+}
+
+func (a *asked) Begin(ctx context.Context, q *keystore.Request, body []byte) (keystore.Admission, error) {
+	adm, err := a.Store.Begin(ctx, q, body)
+	a.begun()
+	return adm, err
 }
 
 func TestOrdinal_DivergenceIsHeldWhereSoConfigured(t *testing.T) {

@@ -48,6 +48,7 @@ type work struct {
 	made                       int
 	resends                    int
 	lookups                    int
+	repeatWaits                int
 	// upstreamStatus is the provider's last ambiguous status.
 	upstreamStatus int
 	// lastOutcome and lastEvidence are for the canonical line.
@@ -96,7 +97,7 @@ func (w *work) prepare() *Refusal {
 		FlowVersion:    c.FlowVersion,
 	}
 	if w.seat != nil {
-		w.ask.Ordinal = &w.seat.ordinal
+		w.ask.Ordinal, w.ask.AwaitRepeats = &w.seat.ordinal, true
 	}
 	if len(w.ask.Means) == 0 {
 		w.ask.NoMeans = w.noMeans(class)

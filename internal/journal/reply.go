@@ -50,6 +50,7 @@ const (
 	JournalUnavailable  Problem = "journal-unavailable"
 	Draining            Problem = "draining"
 	InvalidRequest      Problem = "invalid-request"
+	UnknownUpstream     Problem = "unknown-upstream"
 	InputTooLarge       Problem = "input-too-large"
 	FenceRequired       Problem = "fence-required"
 	Fenced              Problem = "fenced"

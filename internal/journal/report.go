@@ -77,8 +77,10 @@ func (j *Journal) Report(ctx context.Context, namespace, run string, p keystore.
 // A reporter judges the calls of one run.
 type reporter struct {
 	*Journal
-	run   *keystore.RunSummary
-	now   keystore.Instant
+	run *keystore.RunSummary
+	now keystore.Instant
+	// plans are those of the turns that were looked at, but for their decisions
+	// and arguments: together these may be more than memory holds.
 	plans map[string]*keystore.Plan
 }
 
@@ -147,6 +149,7 @@ func (rp *reporter) step(ctx context.Context, r *keystore.Record) (Step, error) 
 	case v.Action == keystore.Stop:
 		s.Problem = problemOf[v.Reason]
 	case q.upstream.Sender == nil && r.Intent.Upstream != "":
+		s.Problem = UnknownUpstream
 		s.Action, s.Reason = keystore.Stop, "Its upstream "+r.Intent.Upstream+" is not configured any more, so a repeat is refused."
 		return s, nil
 	case v.Action == keystore.Wait && rp.isOrphan(r):
@@ -169,11 +172,11 @@ func (rp *reporter) facts(ctx context.Context, r *keystore.Record) (keystore.Run
 	}
 	plan, known := rp.plans[r.Key.Turn]
 	if !known {
-		var err error
-		plan, err = rp.store.Plan(ctx, run.Namespace, run.Name, r.Key.Turn)
+		whole, err := rp.store.Plan(ctx, run.Namespace, run.Name, r.Key.Turn)
 		if err != nil && !errors.Is(err, keystore.ErrNotFound) {
 			return f, fmt.Errorf("reading a turn's plan: %w", err)
 		}
+		plan = whole.Outline()
 		rp.plans[r.Key.Turn] = plan
 	}
 	f.Plan = plan.Fact(r.Key.Call)

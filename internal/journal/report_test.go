@@ -248,6 +248,48 @@ func TestTheReportIsPaged(t *testing.T) {
 	})
 }
 
+// A run may have thousands of turns with plans of 1 MiB: no more of them than the
+// names of their calls is kept while its report is made.
+func TestTheReportKeepsNoDecisions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, newProvider(nil), "")
+		for turn := range 3 {
+			p := &keystore.Plan{Namespace: "default", Run: "r", Turn: fmt.Sprint(turn), Decision: []byte(`"long"`)}
+			p.Calls = []keystore.PlannedCall{{ID: "c", Tool: "charge", Args: []byte(`"long"`)}}
+			if _, err := b.store.PutPlan(t.Context(), p, keystore.Guard{Run: "r"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sum, err := b.store.Run(t.Context(), "default", "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rp := &reporter{Journal: b.journal, run: &sum, now: keystore.At(time.Now()), plans: map[string]*keystore.Plan{}}
+		if _, _, err := rp.page(t.Context(), keystore.Page{}); err != nil || len(rp.plans) != 3 {
+			t.Fatalf("%d plans, %v", len(rp.plans), err)
+		}
+		for turn, p := range rp.plans {
+			if p.Decision != nil || len(p.Calls) != 1 || p.Calls[0].Args != nil || p.Fact("c") != keystore.InPlan {
+				t.Errorf("turn %s: %+v", turn, p)
+			}
+		}
+	})
+}
+
+// A repeat for an upstream that is not configured any more is refused by the proxy.
+func TestTheReportOfAnUpstreamThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, newProvider(answers(429, "{}")), "")
+		b.do(call("c"))
+		delete(b.journal.upstreams, b.upstream.Name)
+		r := b.report()
+		b.wantVerdict(r, StopFirst)
+		if s := b.wantStep(r, "c", keystore.Open, keystore.Stop); s.Problem != UnknownUpstream {
+			t.Errorf("problem %s", s.Problem)
+		}
+	})
+}
+
 // A watched store notes what each call's first verdict is.
 type watched struct {
 	keystore.Store
@@ -306,6 +348,7 @@ type player struct {
 }
 
 func playReport(t *testing.T, rt *rapid.T, actions map[keystore.Action]int) {
+	t.Helper()
 	p := newProvider(nil)
 	clock := storetest.NewClock()
 	b := newBenchAt(t, p, everyOperation, clock.Now)

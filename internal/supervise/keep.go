@@ -119,7 +119,8 @@ func (k *keeper) begin() (isRunning bool, err error) {
 	return true, k.reports.Encode(report{PID: pid})
 }
 
-// keep returns once no descendant is left, or no more can be done.
+// keep returns once no descendant is left, or no more can be done, and reports
+// the exit to a program that is there still.
 func (k *keeper) keep(orders <-chan order, children <-chan os.Signal) error {
 	for !k.reap() {
 		select {
@@ -138,10 +139,17 @@ func (k *keeper) keep(orders <-chan order, children <-chan os.Signal) error {
 		case <-k.late:
 			if k.killing {
 				k.exit.Left = max(1, len(k.left()))
-				return k.reports.Encode(report{Exit: &k.exit})
+				return k.tell(orders)
 			}
 			k.kill()
 		}
+	}
+	return k.tell(orders)
+}
+
+func (k *keeper) tell(orders <-chan order) error {
+	if orders == nil {
+		return nil
 	}
 	return k.reports.Encode(report{Exit: &k.exit})
 }

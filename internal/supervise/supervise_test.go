@@ -253,7 +253,9 @@ func TestKillOfTheSupervisor(t *testing.T) {
 	s := play(t, longGrace, "family", "stay")
 	s.until("stubborn")
 	s.signal(s.cmd.Process.Pid, syscall.SIGKILL)
-	s.gone()
+	if said, _ := s.gone(); len(said) != 0 {
+		t.Errorf("then it said %q", said)
+	}
 }
 
 // kill -9 of the keeper leaves nothing either, and is told.

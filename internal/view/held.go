@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -108,9 +109,9 @@ func approvalOf(a *keystore.Approval, who Audience) *Approval {
 
 // HeldSince is since when a call is held.
 func HeldSince(r *keystore.Record) time.Time {
-	for i := len(r.History) - 1; i >= 0; i-- {
-		if r.History[i].To == keystore.Held {
-			return r.History[i].At.Time()
+	for _, passed := range slices.Backward(r.History) {
+		if passed.To == keystore.Held {
+			return passed.At.Time()
 		}
 	}
 	return r.UpdatedAt.Time()

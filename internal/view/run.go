@@ -87,9 +87,9 @@ type Replay struct {
 	DivergedAt time.Time `json:"diverged_at,omitzero"`
 }
 
-// StateOf is the run's state. What bears no run's name is no run, and nothing
+// stateOf is the run's state. What bears no run's name is no run, and nothing
 // pauses it.
-func StateOf(s *keystore.RunSummary) keystore.RunState {
+func stateOf(s *keystore.RunSummary) keystore.RunState {
 	if s.Name == keystore.NoPart {
 		return keystore.ActiveRun
 	}

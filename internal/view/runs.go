@@ -23,8 +23,9 @@ const (
 type RunFilter struct {
 	// State is 0 for any.
 	State keystore.RunState
-	// Labels are those that a run must have.
-	Labels map[string]string
+	// Labels are those that a run must have, name and value; two values of one
+	// name are none that a run can have.
+	Labels [][2]string
 	// Before and After bound when a run was created; 0 is no bound.
 	Before, After keystore.Instant
 }
@@ -43,10 +44,7 @@ func ParseRunFilter(query url.Values, now time.Time) (f RunFilter, err error) {
 		if !ok || name == "" {
 			return f, fmt.Errorf("label: %q is not name:value", label)
 		}
-		if f.Labels == nil {
-			f.Labels = map[string]string{}
-		}
-		f.Labels[name] = value
+		f.Labels = append(f.Labels, [2]string{name, value})
 	}
 	if f.Before, err = ago(query, "older_than", now); err != nil {
 		return f, err
@@ -70,12 +68,12 @@ func ago(query url.Values, name string, now time.Time) (keystore.Instant, error)
 
 // matches reports whether a run is listed.
 func (f *RunFilter) matches(s *keystore.RunSummary) bool {
-	for name, value := range f.Labels {
-		if has, ok := s.Labels[name]; !ok || has != value {
+	for _, label := range f.Labels {
+		if has, ok := s.Labels[label[0]]; !ok || has != label[1] {
 			return false
 		}
 	}
-	return (f.State == 0 || f.State == StateOf(s)) &&
+	return (f.State == 0 || f.State == stateOf(s)) &&
 		(f.Before == 0 || s.CreatedAt < f.Before) && (f.After == 0 || s.CreatedAt > f.After)
 }
 
@@ -118,7 +116,7 @@ func ListRuns(ctx context.Context, from RunLister, namespace string, p keystore.
 
 // ShowRun shows a run with its lease, without its calls.
 func ShowRun(ctx context.Context, from RunLister, s *keystore.RunSummary, who Audience) (*Run, error) {
-	v := RunOf(s, who)
+	v := runOf(s, who)
 	if s.Lease.Fence == 0 {
 		return v, nil
 	}

@@ -71,8 +71,8 @@ type Run struct {
 	Calls *List[*Call] `json:"calls,omitempty"`
 }
 
-// RunOf shows a run without its calls.
-func RunOf(s *keystore.RunSummary, who Audience) *Run {
+// runOf shows a run without its calls.
+func runOf(s *keystore.RunSummary, who Audience) *Run {
 	v := &Run{
 		Run: s.Name, CreatedAt: s.CreatedAt.Time(), UpdatedAt: s.TouchedAt.Time(),
 		EndedAt: s.EndedAt.Time(), Totals: map[string]int{},
@@ -85,7 +85,7 @@ func RunOf(s *keystore.RunSummary, who Audience) *Run {
 	if who == Operator {
 		v.Namespace = s.Namespace
 	}
-	v.State = StateOf(s).String()
+	v.State = stateOf(s).String()
 	v.showTerms(s)
 	return v
 }

@@ -43,12 +43,12 @@ func write(t testing.TB, s *Store, writes ...keystore.ItemWrite) {
 }
 
 // fillItems makes the items from…to-1.
-func fillItems(t testing.TB, s *Store, from, to int, make func(i int) keystore.ItemWrite) {
+func fillItems(t testing.TB, s *Store, from, to int, nth func(i int) keystore.ItemWrite) {
 	t.Helper()
 	for ; from < to; from += keystore.WritesMax {
 		var writes []keystore.ItemWrite
 		for i := from; i < min(to, from+keystore.WritesMax); i++ {
-			writes = append(writes, make(i))
+			writes = append(writes, nth(i))
 		}
 		write(t, s, writes...)
 	}
@@ -119,11 +119,11 @@ func TestItemsCostTheSameInALargeStore(t *testing.T) {
 		}
 		return cost
 	}
-	make := func(i int) keystore.ItemWrite { return put(fmt.Sprint("item ", i), `{"some":"value"}`) }
-	fillItems(t, s, 0, 200, make)
+	nth := func(i int) keystore.ItemWrite { return put(fmt.Sprint("item ", i), `{"some":"value"}`) }
+	fillItems(t, s, 0, 200, nth)
 	small := measure()
-	fillItems(t, s, 200, 20_000, make)
-	fillItems(t, s, 0, 10_000, make)
+	fillItems(t, s, 200, 20_000, nth)
+	fillItems(t, s, 0, 10_000, nth)
 	large := measure()
 	for _, name := range order {
 		t.Logf("%s: %d keys are read with 200 items, %d with 20,000", name, small[name], large[name])

@@ -40,7 +40,6 @@ import (
 // with the newest of them, so that the older ones lie before it and are not
 // written again when it is merged into the level below.
 const (
-	metaPrefix   = 'm'
 	namePrefix   = 'n'
 	listPrefix   = 'l'
 	runPrefix    = 'r'

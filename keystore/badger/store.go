@@ -156,7 +156,7 @@ func (s *Store) answer(q *keystore.Request) (adm keystore.Admission, answered bo
 			return err
 		}
 		v := keystore.Decide(c.record, facts, q, s.clock.now())
-		if q.Writes(v) {
+		if q.Writes(c.record, facts, v) {
 			return nil
 		}
 		adm, answered = keystore.Admission{Verdict: v, Record: c.record}, true

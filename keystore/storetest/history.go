@@ -194,7 +194,7 @@ func CheckItems(t testing.TB, seed uint64, events []ItemEvent) {
 	if err == nil && result == porcupine.Ok {
 		return
 	}
-	dir, dirErr := os.MkdirTemp("", "counterfoil-items-")
+	dir, dirErr := os.MkdirTemp("", "counterfoil-items-") //nolint:usetesting // it is looked at after the test
 	text, jsonErr := json.MarshalIndent(events, "", " ")
 	keepErr := errors.Join(dirErr, jsonErr, os.WriteFile(filepath.Join(dir, "history.json"), text, 0o600),
 		porcupine.VisualizePath(model, info, filepath.Join(dir, "history.html")))

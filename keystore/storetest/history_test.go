@@ -202,6 +202,6 @@ func TestAnItemThatCannotBeRead(t *testing.T) {
 	_, err = b.tryWrite(notes, only(put("b", "2"), keystore.Condition{Absent: true}))
 	b.wants(err, keystore.ErrCorrupt)
 	b.lists(keystore.ItemQuery{Space: notes, Limit: 1}, "a c")
-	b.sweepAll()
+	b.sweep()
 	b.lists(keystore.ItemQuery{Space: notes, Order: keystore.Descending}, "c a")
 }

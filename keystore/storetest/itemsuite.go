@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -156,20 +157,6 @@ func (b *trial) lists(q keystore.ItemQuery, want string) {
 	if got := keysOf(b.allItems(q)); got != want {
 		b.Fatalf("%+v lists %q, want %q", q, got, want)
 	}
-}
-
-func (b *trial) sweepAll() {
-	b.Helper()
-	for range 10_000 {
-		more, err := b.store.Sweep(context.Background(), keystore.Retention{})
-		if err != nil {
-			b.Fatalf("sweeping: %v", err)
-		}
-		if !more {
-			return
-		}
-	}
-	b.Fatal("sweeping has no end")
 }
 
 func testItemStores(b *trial) {
@@ -526,9 +513,14 @@ func (b *trial) move() (moved int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	var have, has int
-	fmt.Sscan(string(left.Value), &have)
-	fmt.Sscan(string(right.Value), &has)
+	have, err := strconv.Atoi(string(left.Value))
+	if err != nil {
+		return 0, err
+	}
+	has, err := strconv.Atoi(string(right.Value))
+	if err != nil {
+		return 0, err
+	}
 	_, err = b.tryWrite(notes,
 		only(put("left", fmt.Sprint(have-1)), having(left.Version)), only(put("right", fmt.Sprint(has+1)), having(right.Version)))
 	if refused, ok := errors.AsType[*keystore.Refused](err); ok && refused.Reason == keystore.ETagMismatch {
@@ -569,7 +561,7 @@ func testItemTTL(b *trial) {
 	b.write(notes, lasting(put("short", "1"), time.Second))
 	b.clock.Advance(time.Second)
 	over()
-	b.sweepAll()
+	b.sweep()
 	over()
 	b.crash()
 	over()
@@ -579,10 +571,10 @@ func testItemTTL(b *trial) {
 		b.Fatalf("made again: %+v", again)
 	}
 	b.lists(keystore.ItemQuery{Space: notes}, "long prolonged kept short")
-	b.sweepAll()
+	b.sweep()
 	b.item(notes, "short")
 	b.clock.Advance(time.Hour)
-	b.sweepAll()
+	b.sweep()
 	b.lists(keystore.ItemQuery{Space: notes}, "long kept")
 }
 
@@ -625,7 +617,7 @@ func testItemStoreTTL(b *trial) {
 		b.wants(err, keystore.ErrNotFound)
 	}
 	over()
-	b.sweepAll()
+	b.sweep()
 	over()
 	b.crash()
 	over()
@@ -661,10 +653,10 @@ func testItemStoreAnew(b *trial) {
 	}
 	b.putStore(s)
 	b.write(notes, put("new", "1"))
-	b.sweepAll()
+	b.sweep()
 	b.lists(keystore.ItemQuery{Space: notes}, "new")
 	b.crash()
-	b.sweepAll()
+	b.sweep()
 	b.lists(keystore.ItemQuery{Space: notes}, "new")
 }
 
@@ -1005,7 +997,7 @@ func testFencedWrites(b *trial) {
 func (b *trial) sweptRunStaysFenced(old keystore.Fence) {
 	b.Helper()
 	b.clock.Advance(100 * 24 * time.Hour)
-	b.sweepAll()
+	b.sweep()
 	_, err := b.store.Run(context.Background(), "default", "r")
 	b.wants(err, keystore.ErrNotFound)
 	b.refused(b.tryGuarded(keystore.Guard{Run: "r", Fence: old}, nil, put("k", "7")), keystore.Fenced)

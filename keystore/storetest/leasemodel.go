@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -131,8 +132,9 @@ func CheckLeases(t *testing.T, notes []LeaseNote) {
 	if result == porcupine.Ok {
 		return
 	}
-	picture := filepath.Join(t.ArtifactDir(), "leases.html")
-	if err := porcupine.VisualizePath(model, info, picture); err != nil {
+	dir, dirErr := os.MkdirTemp("", "counterfoil-leases-") //nolint:usetesting // it is looked at after the test
+	picture := filepath.Join(dir, "leases.html")
+	if err := errors.Join(dirErr, porcupine.VisualizePath(model, info, picture)); err != nil {
 		t.Errorf("drawing the history: %v", err)
 	}
 	for _, n := range notes {

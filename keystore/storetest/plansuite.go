@@ -221,7 +221,7 @@ func testLargestPlan(b *trial) {
 	for i := range keystore.PlanCallsMax {
 		p.Calls = append(p.Calls, keystore.PlannedCall{ID: name(i), Tool: strings.Repeat("t", keystore.ToolBytesMax)})
 	}
-	p.Decision = noise(keystore.PlanBytesMax-keystore.PlanCallsMax*(keystore.PartBytesMax+keystore.ToolBytesMax), 3)
+	p.Decision = noise(keystore.PlanBytesMax, 3)
 	b.putPlan(p, keystore.Guard{}, isNew)
 	b.crash()
 	got, err := b.store.Plan(context.Background(), p.Namespace, p.Run, p.Turn)

@@ -119,7 +119,7 @@ func testAnsweredStale(b *trial) {
 	if r := b.apply(slotKey(old), e, []byte("known")); r.State != keystore.Succeeded {
 		b.Fatalf("a replaced incarnation's receipt: %+v", r)
 	}
-	b.hasPosition(keystore.Position{Incarnation: 1, Taken: 1})
+	b.hasPosition(keystore.Position{Incarnation: 2, Known: 1, Taken: 1})
 	far := b.counted(&keystore.Ordinal{Content: "abababababab", Incarnation: 2})
 	b.beginning(far, keystore.Send)
 	e = answered(keystore.SawApplied, 1)

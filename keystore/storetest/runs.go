@@ -257,7 +257,7 @@ const day = 24 * time.Hour
 // sweep sweeps until nothing is left to do.
 func (b *trial) sweep() {
 	b.Helper()
-	for range 1000 {
+	for range 10_000 {
 		more, err := b.store.Sweep(context.Background(), keystore.Retention{})
 		if err != nil {
 			b.Fatalf("sweeping: %v", err)
