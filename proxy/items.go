@@ -25,15 +25,17 @@ func (x *exchange) showItem(ctx context.Context, store, key string) error {
 	if err != nil {
 		return err
 	}
-	sp, err := x.space(ctx, store)
+	sp, err := x.space(store)
 	if err != nil {
 		return err
 	}
 	item, err := x.records.Item(ctx, sp, key)
-	if errors.Is(err, keystore.ErrNotFound) {
-		return noItemThere()
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, keystore.ErrNotFound):
+		return x.noItem(ctx, store)
+	case errors.Is(err, keystore.ErrInvalidKey):
+		return noUserNamed()
+	case err != nil:
 		return err
 	}
 	wanted := precondition{match.condition(), match.hasWeak}
@@ -129,7 +131,7 @@ func (x *exchange) newBatch(ctx context.Context, store string) (*keystore.Batch,
 	if err != nil {
 		return nil, err
 	}
-	sp, err := x.space(ctx, store)
+	sp, err := x.spaceThere(ctx, store)
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +260,7 @@ func (x *exchange) listItems(ctx context.Context, store string, query url.Values
 	if err != nil {
 		return err
 	}
-	if q.Space, err = x.space(ctx, store); err != nil {
+	if q.Space, err = x.space(store); err != nil {
 		return err
 	}
 	release, err := x.shareForPage(ctx, q.Fetch)

@@ -184,24 +184,36 @@ func noStoreThere() error {
 	return &refusalError{&journal.Refusal{Problem: NotFound, Detail: "There is no store of that name, or its time is up. PUT /-/v1/stores/{store} makes it; a / in its name is spelt %2F."}}
 }
 
+// noItem says what is not there: the item, or its store.
+func (x *exchange) noItem(ctx context.Context, store string) error {
+	if _, err := x.itemStore(ctx, store); err != nil {
+		return err
+	}
+	return noItemThere()
+}
+
 func noItemThere() error {
 	return &refusalError{&journal.Refusal{Problem: NotFound, Detail: "The store has no item of that key, or its time is up."}}
 }
 
-// space says whose items of which store a request means.
-func (x *exchange) space(ctx context.Context, store string) (keystore.Space, error) {
-	sp := keystore.Space{Namespace: x.namespace, Store: store}
-	var err error
-	if sp.User, err = x.part("Counterfoil-User"); err != nil {
+// space says whose items of which store a request names.
+func (x *exchange) space(store string) (keystore.Space, error) {
+	user, err := x.part("Counterfoil-User")
+	return keystore.Space{Namespace: x.namespace, Store: store, User: user}, err
+}
+
+// spaceThere is space for writes: it looks first, so that nothing is read or
+// staged for a store that is not there.
+func (x *exchange) spaceThere(ctx context.Context, store string) (keystore.Space, error) {
+	sp, err := x.space(store)
+	if err != nil {
 		return sp, err
 	}
 	s, err := x.itemStore(ctx, store)
-	switch {
-	case err != nil:
+	if err != nil {
 		return sp, err
-	case s.Isolation == keystore.Shared:
-		sp.User = ""
-	case sp.User == "":
+	}
+	if _, err := s.Owner(sp); err != nil {
 		return sp, noUserNamed()
 	}
 	return sp, nil

@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 
@@ -60,9 +61,16 @@ func AppendItem(b []byte, i *keystore.Item, fetch keystore.Fetch) []byte {
 	return append(b, '}')
 }
 
+// itemBytes is about what an item takes besides its value.
+const itemBytes = 512
+
 // AppendItems appends a page of items as a list.
 func AppendItems(b []byte, l keystore.List[*keystore.Item], fetch keystore.Fetch) []byte {
-	b = append(b, `{"items":[`...)
+	bytes := 0
+	for _, i := range l.Items {
+		bytes += itemBytes + len(i.Value)
+	}
+	b = append(slices.Grow(b, bytes), `{"items":[`...)
 	for n, i := range l.Items {
 		if n > 0 {
 			b = append(b, ',')

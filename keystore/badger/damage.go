@@ -10,11 +10,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+	"github.com/dgraph-io/badger/v4/table"
+	"github.com/dgraph-io/ristretto/v2/z"
 
 	"counterfoil/keystore"
 )
@@ -83,6 +87,65 @@ func checkManifest(dir string) error {
 		}
 	}
 	return nil
+}
+
+// checkTables returns keystore.ErrCorrupt where a table in dir is damaged. Badger
+// takes whatever lies in a block with a wrong checksum for not there, without a
+// word, and ends a list at it: a call that was sent would be sent again.
+func checkTables(dir string) error {
+	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
+	if err != nil {
+		return nil // what is wrong with it checkManifest says
+	}
+	defer f.Close()
+	listed, _, err := badger.ReplayManifestFile(f, 0, badger.DefaultOptions(dir))
+	if err != nil {
+		return nil // as does Badger
+	}
+	ids, errs := make(chan uint64), make(chan error)
+	workers := runtime.GOMAXPROCS(0)
+	for range workers {
+		go func() {
+			var err error
+			for id := range ids {
+				err = errors.Join(err, checkTable(table.NewFilename(id, dir), listed.Tables[id].Compression))
+			}
+			errs <- err
+		}()
+	}
+	for id := range listed.Tables {
+		ids <- id
+	}
+	close(ids)
+	for range workers {
+		err = errors.Join(err, <-errs)
+	}
+	return err
+}
+
+// checkTable reads every block of a table. Badger panics at some damage.
+func checkTable(path string, compression options.CompressionType) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = damagedTable(path, errors.New("its index or a block cannot be read"))
+		}
+	}()
+	f, err := z.OpenMmapFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return nil // that it is missing Badger says
+	}
+	if err := z.Madvise(f.Data, true); err != nil { // all of it will be read, in order
+		return errors.Join(err, f.Close(-1))
+	}
+	t, err := table.OpenTable(f, table.Options{ReadOnly: true, ChkMode: options.OnTableRead, Compression: compression, BlockSize: 4 << 10})
+	if err != nil {
+		return damagedTable(path, err)
+	}
+	return t.Close(-1)
+}
+
+func damagedTable(path string, err error) error {
+	return fmt.Errorf("%s is damaged, and what lies in it would be taken for not there: %w: %w: restore a backup, or look into what the disk did", path, keystore.ErrCorrupt, err)
 }
 
 const (

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -112,5 +113,45 @@ func TestAListOfTablesThatIsDamagedIsRefused(t *testing.T) {
 				t.Errorf("the tables are %v, %v", tables, err)
 			}
 		})
+	}
+}
+
+// TestADamagedTableIsRefused: Badger would say of what lies in a damaged block
+// that it is not there, and of a call that it was never sent.
+func TestADamagedTableIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, Config{Dir: dir})
+	const calls = 200
+	for i := range calls {
+		begin(t, s, key("r", fmt.Sprint(i)), "intent", keystore.Send)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil || len(tables) != 1 {
+		t.Fatalf("the tables are %v, %v", tables, err)
+	}
+	whole, err := os.ReadFile(tables[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part := range 50 { // all over the table: its blocks, index and foot
+		at := len(whole) - 1 - part*len(whole)/50
+		b := bytes.Clone(whole)
+		b[at] ^= 0x10
+		if err := os.WriteFile(tables[0], b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := Open(t.Context(), Config{Dir: dir}); !errors.Is(err, keystore.ErrCorrupt) {
+			t.Fatalf("with byte %d of %d changed opened with %v, %v", at, len(whole), s, err)
+		}
+	}
+	if err := os.WriteFile(tables[0], whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = openTest(t, Config{Dir: dir})
+	for i := range calls {
+		begin(t, s, key("r", fmt.Sprint(i)), "", keystore.Stop)
 	}
 }

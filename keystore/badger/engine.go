@@ -84,7 +84,7 @@ func openLocked(ctx context.Context, c Config) (*badger.DB, error) {
 			return nil, err
 		}
 		if !isInUse(c.Dir) {
-			if err := errors.Join(checkManifest(c.Dir), checkLogs(c.Dir)); err != nil {
+			if err := errors.Join(checkManifest(c.Dir), checkTables(c.Dir), checkLogs(c.Dir)); err != nil {
 				return nil, fmt.Errorf("opening %s: %w", c.Dir, err)
 			}
 		}
