@@ -20,6 +20,9 @@ import (
 func newCheckCommand(env clientEnv) *cobra.Command {
 	return &cobra.Command{
 		Use: "check", Short: "Check the configuration, offline", Args: exactly(),
+		Long: `Reads the variables and the file that COUNTERFOIL_CONFIG names as "sidecar serve"
+would, and says what it would serve, or every mistake with its place. It starts
+nothing and asks nobody. It exits with 0 or 2.`,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := loadConfig(env)
 			if err != nil {

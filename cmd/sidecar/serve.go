@@ -49,6 +49,12 @@ func newServeCommand(env clientEnv) *cobra.Command {
 	var announce bool
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Serve (what happens without a command)", Args: exactly(),
+		Long: `Serves agents on one listener and operators on another until SIGTERM or SIGINT,
+which let calls in flight end; a second one ends it at once.
+
+All settings are variables, and fields of the file that COUNTERFOIL_CONFIG names:
+see docs/configuration.md. COUNTERFOIL_UPSTREAMS is the one that it cannot do
+without, there or as "upstreams" in the file.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := loadConfig(env)
 			if err != nil {
