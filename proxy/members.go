@@ -119,9 +119,14 @@ func elements(raw []byte) iter.Seq[[]byte] {
 type memberReader func(raw []byte) error
 
 // readMembers reads an object, and refuses a member that is not known, or is
-// there twice. The error begins with where the object is.
+// there twice. The error begins with where the object is; empty is where the
+// caller says it.
 func readMembers(where string, raw []byte, known func(name string) memberReader) error {
-	if raw[0] != '{' {
+	switch {
+	case raw[0] == '{':
+	case where == "":
+		return fmt.Errorf("it is %s, not an object", kindOf(raw))
+	default:
 		return fmt.Errorf("%s is %s, not an object", where, kindOf(raw))
 	}
 	name, isName := "", false
@@ -134,7 +139,11 @@ func readMembers(where string, raw []byte, known func(name string) memberReader)
 			err = readMember(name, part, seen[name], known(name))
 			seen[name] = true
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+		case where == "":
+			return err
+		default:
 			return fmt.Errorf("%s: %w", where, err)
 		}
 	}

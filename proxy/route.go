@@ -63,7 +63,7 @@ func (x *exchange) unknownUpstream(host, name string) *journal.Refusal {
 	if label, found := strings.CutSuffix(hostname(host), ".localhost"); found {
 		read = "The host names " + quoted(label) + ", which is no configured upstream. " + read
 	}
-	return &journal.Refusal{Problem: journal.UnknownUpstream, Detail: read + " " + x.known + " Nothing was sent."}
+	return &journal.Refusal{Problem: journal.UnknownUpstream, Detail: read + " " + x.configured() + " Nothing was sent."}
 }
 
 // quoted shows what a client sent, as far as it makes sense to.
@@ -75,18 +75,24 @@ func quoted(s string) string {
 	return strconv.QuoteToASCII(s)
 }
 
-// namesKnown says which upstreams there are and how to reach one.
-func namesKnown(names []string) string {
+// listed names the first of the upstreams, and says how many more there are.
+func listed(names []string) string {
 	const most = 10
-	if len(names) == 0 {
-		return "None is configured."
-	}
 	slices.Sort(names)
 	text := strings.Join(names[:min(len(names), most)], ", ")
 	if more := len(names) - most; more > 0 {
 		text += " and " + strconv.Itoa(more) + " more"
 	}
-	return "Configured: " + text + ". Write /" + names[0] + "/… with the rest of the provider's path."
+	return text
+}
+
+// configured says which upstreams there are and how to reach one.
+func (x *exchange) configured() string {
+	if x.names == "" {
+		return "None is configured."
+	}
+	first, _, _ := strings.Cut(x.names, ", ")
+	return "Configured: " + x.names + ". Write /" + first + "/… with the rest of the provider's path."
 }
 
 func invalidPath(err error) *journal.Refusal {

@@ -110,7 +110,7 @@ func readName(raw []byte) (string, error) {
 // readBudget reads how many effects a run may begin.
 func (x *exchange) readBudget(raw []byte) (*keystore.Budget, error) {
 	b := &keystore.Budget{}
-	return b, readMembers("it", raw, func(name string) memberReader {
+	return b, readMembers("", raw, func(name string) memberReader {
 		switch name {
 		case "effects":
 			return func(raw []byte) error {
@@ -129,11 +129,11 @@ func (x *exchange) readBudget(raw []byte) (*keystore.Budget, error) {
 // would bound nothing.
 func (x *exchange) readUpstreamCounts(raw []byte) (map[string]uint32, error) {
 	counts := map[string]uint32{}
-	return counts, readMembers("it", raw, func(name string) memberReader {
+	return counts, readMembers("", raw, func(name string) memberReader {
 		return func(raw []byte) error {
 			o := x.upstream(name)
 			if o == nil {
-				return fmt.Errorf("there is no such upstream; there are %s", x.known)
+				return fmt.Errorf("no upstream has that name; configured: %s", x.names)
 			}
 			n, err := readCount(raw)
 			counts[o.name] = n
@@ -153,7 +153,7 @@ func readCount(raw []byte) (uint32, error) {
 // readLabels reads a map of strings; its bounds are the store's to check.
 func readLabels(raw []byte) (map[string]string, error) {
 	labels := map[string]string{}
-	return labels, readMembers("it", raw, func(name string) memberReader {
+	return labels, readMembers("", raw, func(name string) memberReader {
 		return func(raw []byte) (err error) { labels[name], err = readText(raw); return err }
 	})
 }

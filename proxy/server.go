@@ -159,7 +159,7 @@ type Server struct {
 	journal   *journal.Journal
 	records   Records
 	origins   map[string]*origin
-	known     string // the names of them, as a refusal says it
+	names     string // theirs, as a refusal says them
 	tokens    []token
 	namespace string
 	// manyNamespaces: the tokens are of more than one tenant.
@@ -225,7 +225,7 @@ func New(cfg Config) (*Server, error) {
 	for _, u := range cfg.Upstreams {
 		names = append(names, u.Name)
 	}
-	s.known = namesKnown(names)
+	s.names = listed(names)
 	for t, namespace := range cfg.Tokens {
 		if t == "" {
 			errs = append(errs, errors.New("tokens: one is empty"))

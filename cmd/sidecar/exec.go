@@ -199,7 +199,7 @@ func (x *execution) run(ctx context.Context) error {
 	case wasAsked:
 		return agentEnd(supervise.Exit{Signal: asked.signal}.Status())
 	case errors.Is(err, keystore.ErrLocked):
-		return fmt.Errorf("%w: end the sidecar that has it, let the agent use that one by its address, or give this one a directory of its own in COUNTERFOIL_DATA", err)
+		return fmt.Errorf("%w in COUNTERFOIL_DATA; or let the agent use the other one by its address, without sidecar exec", err)
 	}
 	return err
 }

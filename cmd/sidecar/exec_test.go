@@ -416,3 +416,14 @@ func TestExecServesAnAgentThatNamesNothing(t *testing.T) {
 		t.Errorf("exit code %d, %d effects: %q, want %q\n%s", code, effects.Load(), out, want, errs)
 	}
 }
+
+// A run that waits for a person is not started again: it would get no further.
+func TestExecDoesNotRestartAPausedRun(t *testing.T) {
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+	defer provider.Close()
+	settings := append(execSettings(t), "COUNTERFOIL_UPSTREAMS=tickets="+provider.URL, "PLAIN_AGENT=1")
+	out, errs, code := sidecarOutput(t, settings, "exec", "--run", "r", "--restart", "on-failure", "--restart-delay", "0s", "--", os.Args[0])
+	if code != 1 || strings.Count(out, "unknown ") != 1 || !strings.Contains(errs, "wait for a person") {
+		t.Errorf("exit code %d: %q\n%s", code, out, errs)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"counterfoil/internal/config"
 	"counterfoil/internal/supervise"
 	"counterfoil/keystore"
 )
@@ -27,11 +28,12 @@ func (x *execution) work(ctx context.Context, store keystore.Store, l *listeners
 		if err != nil {
 			return err
 		}
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the agent was ended, since something else has
+		_, told := errors.AsType[askedToEnd](context.Cause(ctx))
+		if end == nil || ctx.Err() != nil && !told {
+			return nil // there was no agent any more, or it was ended since something else has
 		}
-		delay, again := failures.next(end, time.Since(began), x.jitter())
-		if asked || !again {
+		delay, again := failures.next(*end, time.Since(began), x.jitter())
+		if asked || told || !again || x.waitsForPerson(ctx, store) {
 			status := agentEnd(end.Status())
 			x.ended = &status
 			signal.Reset(endings...) // who asks once more gets the end at once
@@ -49,35 +51,46 @@ func (x *execution) work(ctx context.Context, store keystore.Store, l *listeners
 	}
 }
 
+// waitsForPerson reports whether the run is paused: another life of the agent
+// would be refused its effects until somebody has decided.
+func (x *execution) waitsForPerson(ctx context.Context, store keystore.Store) bool {
+	pauses := false
+	for _, u := range x.cfg.Upstreams {
+		pauses = pauses || u.PauseOnUnknown == config.PauseRun
+	}
+	sum, err := store.Run(ctx, x.cfg.Namespace, x.cfg.Run)
+	return pauses && err == nil && sum.Calls[keystore.Unknown] > 0
+}
+
 // live is one life of the agent, from its lease to the end of all that it
-// started.
-func (x *execution) live(ctx context.Context, claim *lease, url string) (end supervise.Exit, asked bool, err error) {
+// started. Its end is nil where it was not started any more.
+func (x *execution) live(ctx context.Context, claim *lease, url string) (end *supervise.Exit, asked bool, err error) {
 	fence, err := claim.acquire(ctx)
 	if err != nil {
-		return end, false, err
+		return nil, false, err
 	}
 	defer claim.release(fence)
 	x.fence.Store(uint64(fence))
 	command := x.command
 	if command.Keeper, err = x.keeper(); err != nil {
-		return end, false, err
+		return nil, false, err
 	}
 	command.Env = x.env.at(life{url: url, run: x.cfg.Run, fence: fence})
 	agent, err := x.relay.start(ctx, command)
 	switch {
 	case err != nil:
-		return end, false, fmt.Errorf("starting the agent: %w", err)
+		return nil, false, fmt.Errorf("starting the agent: %w", err)
 	case agent == nil:
-		return end, false, nil
+		return nil, false, nil
 	}
 	x.log.Info("the agent runs", "run", x.cfg.Run, "fence", uint64(fence), "pid", agent.PID, "url", url)
 	lost := hold(ctx, claim, fence, agent)
-	end, err = agent.Wait()
+	ended, err := agent.Wait()
 	asked = x.relay.end()
-	if end.Left > 0 {
-		x.log.Warn("processes that the agent started could not be ended", "count", end.Left)
+	if ended.Left > 0 {
+		x.log.Warn("processes that the agent started could not be ended", "count", ended.Left)
 	}
-	return end, asked, errors.Join(err, <-lost)
+	return &ended, asked, errors.Join(err, <-lost)
 }
 
 // hold keeps the lease as long as the agent runs, and ends the agent when the

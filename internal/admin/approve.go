@@ -96,8 +96,11 @@ func (s *Server) ruled(ctx context.Context, what string, ruling *journal.Ruling,
 		return nil, err
 	}
 	k := ruling.Key
-	s.log.InfoContext(ctx, what, "namespace", k.Namespace, "run", k.Run, "turn", k.Turn, "call", k.Call,
-		"actor", ruling.Actor, "ttl", ruling.TTL, "state", record.State.String())
+	about := []any{"namespace", k.Namespace, "run", k.Run, "turn", k.Turn, "call", k.Call, "actor", ruling.Actor, "state", record.State.String()}
+	if ruling.TTL > 0 {
+		about = append(about, "ttl", ruling.TTL)
+	}
+	s.log.InfoContext(ctx, what, about...)
 	return viewCall(record), nil
 }
 

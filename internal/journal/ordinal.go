@@ -356,7 +356,7 @@ func (j *Journal) Ending(ctx context.Context, r *Reply) *Refusal {
 	var refused *keystore.Refused
 	switch {
 	case errors.As(err, &refused):
-		return j.fenced(ctx, s.key)
+		return j.fenced(ctx, s.key, 0, s.ordinal.Incarnation)
 	case err != nil:
 		j.observe.trouble("moving the position of a call", s.key, err)
 		return &Refusal{
@@ -427,14 +427,41 @@ func (w *work) awaitRepeats(ctx context.Context) *Reply {
 	return nil
 }
 
-// fenced refuses an agent, or a holder of a lease, that has been replaced.
-func (j *Journal) fenced(ctx context.Context, k keystore.Key) *Refusal {
-	r := &Refusal{Problem: Fenced, Detail: "A newer holder has this run, or its lease was given back. Nothing was sent. Stop this one; to take part again, take the lease anew."}
+// fenced refuses an agent, or a holder of a lease, that may not act for the run
+// any more: f is the fence that it names, and incarnation the life, 0 if it names
+// none.
+func (j *Journal) fenced(ctx context.Context, k keystore.Key, f keystore.Fence, incarnation uint64) *Refusal {
+	r := &Refusal{Problem: Fenced, Detail: "A newer holder has this run."}
 	if sum, err := j.store.Run(ctx, k.Namespace, k.Run); err == nil {
-		r.Fence, r.Owner = max(keystore.Fence(sum.Repeats.Incarnation), sum.Lease.Fence), sum.Lease.Owner
-		r.Detail += " The newest is number " + strconv.FormatUint(uint64(r.Fence), 10) + "."
+		r.explainFence(&sum.Run, f, incarnation)
+	}
+	r.Detail += " Nothing was sent. Stop this one."
+	if f != 0 {
+		r.Detail += " To take part again, take the lease anew."
 	}
 	return r
 }
 
-func (w *work) fenced(ctx context.Context) *Refusal { return w.Journal.fenced(ctx, w.call.Key) }
+func (r *Refusal) explainFence(run *keystore.Run, f keystore.Fence, incarnation uint64) {
+	newest := run.Lease.Fence
+	switch {
+	case f != 0 && f == newest && run.Lease.Released:
+		r.Fence, r.Detail = newest, "The lease with this fence was given back."
+	case f > newest:
+		r.Fence, r.Detail = newest, "This fence was never given out for this run."
+	case f == 0 && incarnation < run.Repeats.Incarnation:
+		r.Fence = keystore.Fence(run.Repeats.Incarnation)
+		r.Detail = "A newer life of this agent has begun: number " + strconv.FormatUint(run.Repeats.Incarnation, 10) + "."
+	default:
+		r.Fence, r.Owner = newest, run.Lease.Owner
+		r.Detail += " The newest fence is " + strconv.FormatUint(uint64(newest), 10) + "."
+	}
+}
+
+func (w *work) fenced(ctx context.Context) *Refusal {
+	var incarnation uint64
+	if w.call.Ordinal != nil {
+		incarnation = w.call.Ordinal.Incarnation
+	}
+	return w.Journal.fenced(ctx, w.call.Key, w.call.Fence, incarnation)
+}

@@ -97,7 +97,7 @@ func openLocked(ctx context.Context, c Config) (*badger.DB, error) {
 			return nil, err
 		}
 		if !told && c.LockWait > 0 {
-			c.Logger.Info("waiting for the other sidecar that has this directory", "data", c.Dir, "at_most", c.LockWait)
+			c.Logger.Warn("waiting for the other sidecar that has this directory", "data", c.Dir, "at_most", c.LockWait)
 		}
 		select {
 		case <-ctx.Done():
