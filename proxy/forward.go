@@ -114,8 +114,8 @@ func (x *exchange) needIdentity() *journal.Refusal {
 }
 
 // patience is how long the client wants to wait (Prefer: wait=N, RFC 7240
-// section 4.3), and whether it said so. What cannot be read is passed over, as preferences are; so is
-// respond-async.
+// section 4.3), and whether it said so. What cannot be read is passed over, as
+// preferences are; so is respond-async.
 func patience(h classify.Header) (wait time.Duration, asked bool) {
 	for i := range h {
 		if !strings.EqualFold(h[i].Name, "Prefer") {
