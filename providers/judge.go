@@ -56,6 +56,14 @@ type Finding struct {
 	// coding. Where the body is handed on unchanged it shares the memory of
 	// the lookup's answer.
 	Answer Answer
+	// Hits is how many effects were found. More than one is success, and an
+	// alarm.
+	Hits int
+	// Lasting comes with Inconclusive: asking again would not help.
+	Lasting bool
+	// Stuck comes with Inconclusive: a program failed, so that nothing may be
+	// sent again, and a person decides.
+	Stuck bool
 }
 
 func inconclusive(format string, args ...any) Finding {

@@ -1,4 +1,4 @@
-// Package adapters holds what is known about particular providers, in the
-// language of package providers. None is built in so far: an upstream is
-// described by the operations in its own configuration.
+// Package adapters holds what is known about providers: one file of the adapter
+// language for each. [Load] reads them all; docs/providers says in words what
+// they do and where the facts come from.
 package adapters

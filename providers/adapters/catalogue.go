@@ -1,0 +1,75 @@
+package adapters
+
+import (
+	"embed"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"counterfoil/providers"
+
+	"go.yaml.in/yaml/v3"
+)
+
+//go:embed *.yaml
+var files embed.FS
+
+// A Catalogue is every built-in adapter.
+type Catalogue struct {
+	// All are the adapters in the order of their names.
+	All []*providers.Adapter
+}
+
+// Load reads the built-in adapters. An error is a mistake in this program.
+func Load() (*Catalogue, error) {
+	c := &Catalogue{}
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		return nil, fmt.Errorf("listing the built-in adapters: %w", err)
+	}
+	for _, e := range entries {
+		a, err := load(e.Name())
+		if err != nil {
+			return nil, err
+		}
+		c.All = append(c.All, a)
+	}
+	slices.SortFunc(c.All, func(a, b *providers.Adapter) int { return strings.Compare(a.Name, b.Name) })
+	return c, nil
+}
+
+func load(file string) (*providers.Adapter, error) {
+	text, err := files.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the built-in adapter %s: %w", file, err)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, fmt.Errorf("the built-in adapter %s: %w", file, err)
+	}
+	a, err := providers.Parse(providers.Position{Source: path.Join("adapters", file)}, &doc)
+	if err != nil {
+		return nil, fmt.Errorf("the built-in adapter %s:\n%w", file, err)
+	}
+	return a, nil
+}
+
+// Named returns the adapter of that name, nil if there is none.
+func (c *Catalogue) Named(name string) *providers.Adapter {
+	for _, a := range c.All {
+		if a.Name == name {
+			return a
+		}
+	}
+	return nil
+}
+
+// Names lists the names of all adapters in order.
+func (c *Catalogue) Names() []string {
+	names := make([]string, len(c.All))
+	for i, a := range c.All {
+		names[i] = a.Name
+	}
+	return names
+}

@@ -1,0 +1,2 @@
+// Package llm reads what language models were asked and what they answered.
+package llm

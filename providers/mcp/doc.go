@@ -1,0 +1,2 @@
+// Package mcp reads requests that are MCP over streamable HTTP.
+package mcp

@@ -1,0 +1,2 @@
+// Package sse reads event streams (WHATWG HTML, section 9.2.6) as they come.
+package sse
