@@ -3,6 +3,7 @@ package classify
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -27,20 +28,47 @@ type Secrets struct {
 	// Params are the secret query parameters, for [PrintOptions] too.
 	Params  Params
 	headers []string
+	body    secretParts
+}
+
+// A Redaction names credentials in requests. Body holds form fields, and JSON
+// pointers to strings; Path holds patterns as of [CompileMatch] in which {}
+// stands for the secret part of a segment: /bot{}/**.
+type Redaction struct {
+	Query, Headers, Body, Path []string
+}
+
+// With returns s and what an adapter says is secret besides. The error joins
+// every mistake.
+func (s *Secrets) With(r Redaction) (*Secrets, error) {
+	more := &Secrets{Params: Params{names: slices.Clone(s.Params.names), paths: slices.Clone(s.Params.paths)}, headers: slices.Clone(s.headers), body: s.body}
+	more.body.pointers, more.body.fields = slices.Clone(s.body.pointers), slices.Clone(s.body.fields)
+	errs := more.add(r.Query, r.Headers)
+	for _, name := range r.Body {
+		errs = append(errs, more.body.add(name))
+	}
+	for _, pattern := range r.Path {
+		p, err := compileSecretPath(pattern)
+		errs = append(errs, err)
+		more.Params.paths = append(more.Params.paths, p)
+	}
+	return more, errors.Join(errs...)
 }
 
 // NewSecrets adds an upstream's own query parameters and headers to those that
 // are secret everywhere. Parameters are named as they read once
 // percent-decoded. The error joins every mistake.
 func NewSecrets(query, headers []string) (*Secrets, error) {
-	s := &Secrets{headers: credentialHeaders[:]}
-	var errs []error
-	names := secretParams[:]
+	s := &Secrets{headers: slices.Clone(credentialHeaders[:]), Params: Params{names: slices.Clone(secretParams[:])}}
+	return s, errors.Join(s.add(query, headers)...)
+}
+
+func (s *Secrets) add(query, headers []string) (errs []error) {
 	for _, name := range query {
 		if strings.TrimSpace(name) == "" {
 			errs = append(errs, errors.New("query parameter with an empty name: name the parameter to redact"))
 		}
-		names = append(names, strings.TrimSpace(name))
+		s.Params.names = append(s.Params.names, strings.TrimSpace(name))
 	}
 	for _, name := range headers {
 		if !isToken(name) {
@@ -48,8 +76,7 @@ func NewSecrets(query, headers []string) (*Secrets, error) {
 		}
 		s.headers = append(s.headers, name)
 	}
-	s.Params = Params{names}
-	return s, errors.Join(errs...)
+	return errs
 }
 
 // IsCredential reports whether a header of that name is one. Case does not

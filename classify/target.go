@@ -14,10 +14,11 @@ const redactedMark = "redacted-"
 // its secrets, so that nothing can be restored from it.
 var ErrOtherTarget = errors.New("the target differs in more than its secrets: send the call's own target again")
 
-// Params are names of query parameters that are secret. The zero value is none;
-// [NewSecrets] makes others.
+// Params are the secret parts of a target: query parameters by name, and parts
+// of the path. The zero value is none; [NewSecrets] makes others.
 type Params struct {
 	names []string
+	paths []secretPath
 }
 
 // RedactTarget puts "redacted-" and the keyed hash of the value in the place of
@@ -65,12 +66,22 @@ func (p *Params) appendTarget(buf []byte, target string) []byte {
 	return appendPart(append(buf, 'e'), target[done:])
 }
 
-// values yields where the values of secret parameters begin and end. A value
+// values yields where the secret parts of the path, and then the values of
+// secret parameters, begin and end. A value
 // ends at the next "&"; a parameter may also begin after a ";", as some servers
 // still have it, and then ends at the next of either.
 func (p *Params) values(target string) iter.Seq2[int, int] {
 	return func(yield func(start, end int) bool) {
 		query := strings.IndexByte(target, '?')
+		path := target
+		if query >= 0 {
+			path = target[:query]
+		}
+		for _, at := range p.inPath(path) {
+			if !yield(at.Start, at.End) {
+				return
+			}
+		}
 		if query < 0 || len(p.names) == 0 {
 			return
 		}
