@@ -28,7 +28,7 @@ nothing and asks nobody. It exits with 0 or 2.`,
 			if err != nil {
 				return err
 			}
-			s := &sidecar{cfg: cfg}
+			s := &sidecar{cfg: cfg, readFile: env.readFile}
 			defer s.closeAll()
 			if _, err := s.upstreams(); err != nil {
 				return err

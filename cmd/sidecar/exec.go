@@ -128,7 +128,11 @@ func (f *execFlags) config(env clientEnv) (*config.Config, error) {
 			environ[name] = value
 		}
 	}
-	cfg, err := config.LoadExec(environ, env.readFile, mistakesOf)
+	known, err := knownProviders(env.readFile)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.LoadExec(environ, env.readFile, known.mistakes)
 	if err != nil {
 		return nil, misconfigured(err)
 	}
@@ -159,7 +163,7 @@ func runExec(ctx context.Context, env clientEnv, f *execFlags, args []string) er
 	limitMemory(env)
 	log := newLogger(cfg, env.stderr)
 	x := &execution{
-		flags: f, cfg: cfg, log: log, env: agentEnv, jitter: rand.Float64, keeper: keeperProgram,
+		flags: f, cfg: cfg, log: log, env: agentEnv, readFile: env.readFile, jitter: rand.Float64, keeper: keeperProgram,
 		command: supervise.Command{Args: args, Grace: f.grace, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr},
 	}
 	return x.run(ctx)
@@ -187,7 +191,7 @@ func (x *execution) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	x.relay = newRelay(cancel)
 	defer x.relay.stop()
-	s := &sidecar{cfg: x.cfg, log: x.log, now: steadyClock(), lockWait: max(x.flags.leaseWait, time.Nanosecond), work: x.work, fence: x.newestFence}
+	s := &sidecar{cfg: x.cfg, log: x.log, now: steadyClock(), readFile: x.readFile, lockWait: max(x.flags.leaseWait, time.Nanosecond), work: x.work, fence: x.newestFence}
 	err := s.run(ctx)
 	asked, wasAsked := errors.AsType[askedToEnd](context.Cause(ctx))
 	switch {
@@ -287,12 +291,14 @@ func newKeeperCommand() *cobra.Command {
 // An execution is one sidecar exec, from its first start of the agent to the
 // last.
 type execution struct {
-	flags   *execFlags
-	cfg     *config.Config
-	log     *slog.Logger
-	env     *agentEnv
-	command supervise.Command // without environment and keeper
-	keeper  func() ([]string, error)
+	flags *execFlags
+	cfg   *config.Config
+	log   *slog.Logger
+	env   *agentEnv
+	// readFile reads adapter files.
+	readFile func(string) ([]byte, error)
+	command  supervise.Command // without environment and keeper
+	keeper   func() ([]string, error)
 	// jitter returns 0 to 1.
 	jitter func() float64
 	relay  *relay

@@ -61,7 +61,7 @@ without, there or as "upstreams" in the file.`,
 				return err
 			}
 			limitMemory(env)
-			s := &sidecar{cfg: cfg, log: newLogger(cfg, env.stderr), now: steadyClock()}
+			s := &sidecar{cfg: cfg, log: newLogger(cfg, env.stderr), now: steadyClock(), readFile: env.readFile}
 			if announce {
 				s.announce = env.stdout
 			}
@@ -80,7 +80,11 @@ func limitMemory(env clientEnv) {
 
 // loadConfig reads what a sidecar that serves needs, and names every mistake.
 func loadConfig(env clientEnv) (*config.Config, error) {
-	cfg, err := config.LoadServe(env.environ(), env.readFile, mistakesOf)
+	known, err := knownProviders(env.readFile)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.LoadServe(env.environ(), env.readFile, known.mistakes)
 	return cfg, misconfigured(err)
 }
 
@@ -89,31 +93,6 @@ func misconfigured(err error) error {
 		return nil
 	}
 	return usageError{fmt.Errorf("the configuration has mistakes:\n%w", err)}
-}
-
-// mistakesOf reads an upstream's operations, which the rest of the configuration
-// is loaded without.
-func mistakesOf(o config.Operations) []*config.Complaint {
-	_, err := parseOperations(o)
-	return complaints(o, err)
-}
-
-func complaints(o config.Operations, err error) []*config.Complaint {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var all []*config.Complaint
-		for _, e := range joined.Unwrap() {
-			all = append(all, complaints(o, e)...)
-		}
-		return all
-	}
-	var c *providers.Complaint
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &c):
-		return []*config.Complaint{{Source: c.At.Source, Line: c.At.Line, Path: c.At.Path, Text: c.Text}}
-	}
-	return []*config.Complaint{{Source: o.Source, Line: o.Node.Line, Path: o.Path, Text: err.Error()}}
 }
 
 func newLogger(cfg *config.Config, out io.Writer) *slog.Logger {
@@ -129,6 +108,10 @@ type sidecar struct {
 	cfg      *config.Config
 	log      *slog.Logger
 	announce io.Writer
+	// readFile reads adapter files; known is what they and the built-in adapters
+	// say.
+	readFile func(string) ([]byte, error)
+	known    *known
 	// lockWait is how long to wait for another sidecar that has the directory;
 	// 0 is restartWait.
 	lockWait time.Duration
@@ -224,6 +207,12 @@ func (s *sidecar) reserve() int64 {
 func (s *sidecar) upstreams() ([]*journal.Upstream, error) {
 	var list []*journal.Upstream
 	var errs []error
+	var err error
+	if s.known == nil {
+		if s.known, err = knownProviders(s.readFile); err != nil {
+			return nil, err
+		}
+	}
 	for _, u := range s.cfg.Upstreams {
 		made, err := s.upstream(u)
 		if err != nil {
@@ -236,7 +225,7 @@ func (s *sidecar) upstreams() ([]*journal.Upstream, error) {
 }
 
 func (s *sidecar) upstream(u *config.Upstream) (*journal.Upstream, error) {
-	adapter, err := adapterOf(u)
+	adapter, err := s.known.adapter(u)
 	if err != nil {
 		return nil, err
 	}
@@ -271,17 +260,6 @@ func (s *sidecar) upstream(u *config.Upstream) (*journal.Upstream, error) {
 var bindings = map[config.Bind]journal.Binding{
 	config.BindNothing: journal.BindNothing, config.BindAuthorization: journal.BindAuthorization, config.BindSubject: journal.BindSubject,
 	config.BindShared: journal.BindShared,
-}
-
-func adapterOf(u *config.Upstream) (*providers.Adapter, error) {
-	if u.Operations.Node == nil {
-		return nil, nil
-	}
-	return parseOperations(u.Operations)
-}
-
-func parseOperations(o config.Operations) (*providers.Adapter, error) {
-	return providers.Parse(providers.Position{Source: o.Source, Path: o.Path}, o.Node)
 }
 
 func (s *sidecar) proxyFunc() func(*url.URL) (*url.URL, error) {

@@ -50,25 +50,31 @@ type ProxySetting struct {
 
 // An Upstream is one target and what is known about it.
 type Upstream struct {
-	Name           string
-	URL            string            `yaml:"url" doc:"Base URL, http or https, with an optional path. Without user, query and fragment."`
-	Listen         Address           `yaml:"listen" doc:"A listener of its own: ip:port, or a port alone at the host of LISTEN. Paths there have no upstream in front."`
-	Adapter        Later             `yaml:"adapter"`
-	Auth           Auth              `yaml:"auth"`
-	Bind           Bind              `yaml:"bind" doc:"What a replay is bound to: authorization (the same credential as the first request) or subject (who the credential speaks for). Nothing by default. A repeat after doubt always wants the same credential or subject, unless shared says that every credential used here speaks for one account."`
-	Redact         Redact            `yaml:"redact"`
-	Fingerprint    FingerprintFields `yaml:"fingerprint"`
-	Outcomes       map[int]string    `yaml:"outcomes" doc:"What a status means here: applied, rejected, not_applied or ambiguous, as in {500: rejected}. The defaults are in guarantees.md."`
-	WebhookSecret  Later             `yaml:"webhook_secret"`
-	PauseOnUnknown PauseScope        `yaml:"pause_on_unknown" default:"run" doc:"What an unknown call holds up: run (the other effects of its run too) or call (itself alone)."`
-	OnDivergence   Divergence        `yaml:"on_divergence" default:"report" doc:"What happens to a new effect of an agent without call ids that has not repeated all of its earlier ones: report (it is sent, and marked) or hold (a person looks first)."`
-	RecordReads    bool              `yaml:"record_reads" default:"false" doc:"Journal reads too, so that a resumed run sees what it saw."`
-	Timeouts       Timeouts          `yaml:"timeouts"`
-	MaxConns       int               `yaml:"max_conns" default:"512" doc:"Connections open at once, idle ones included, 1 to 65535."`
-	CA             string            `yaml:"ca" doc:"PEM file of certificates that are trusted besides the system's."`
-	Rules          []Rule            `yaml:"rules"`
-	Operations     Operations        `yaml:"operations" doc:"What the provider can do, in the adapter language: see docs/adapters.md."`
+	Name             string
+	URL              string            `yaml:"url" doc:"Base URL, http or https, with an optional path. Without user, query and fragment."`
+	Listen           Address           `yaml:"listen" doc:"A listener of its own: ip:port, or a port alone at the host of LISTEN. Paths there have no upstream in front."`
+	Adapter          AdapterName       `yaml:"adapter" doc:"Which adapter says what the provider does: a built-in one by name (docs/providers), a file in the adapter language by its path (./mine.yaml), or none. The URL's host picks a built-in one if left out."`
+	Auth             Auth              `yaml:"auth"`
+	Bind             Bind              `yaml:"bind" doc:"What a replay is bound to: authorization (the same credential as the first request) or subject (who the credential speaks for). Nothing by default. A repeat after doubt always wants the same credential or subject, unless shared says that every credential used here speaks for one account."`
+	Redact           Redact            `yaml:"redact"`
+	Fingerprint      FingerprintFields `yaml:"fingerprint"`
+	Outcomes         map[int]string    `yaml:"outcomes" doc:"What a status means here: applied, rejected, not_applied or ambiguous, as in {500: rejected}. The defaults are in guarantees.md."`
+	WebhookSecret    Later             `yaml:"webhook_secret"`
+	PauseOnUnknown   PauseScope        `yaml:"pause_on_unknown" default:"run" doc:"What an unknown call holds up: run (the other effects of its run too) or call (itself alone)."`
+	LookupCanary     Canary            `yaml:"lookup_canary" doc:"A read that is sent once at start with auth, as in GET /v1/charges?limit=1: where it is not permitted, nothing is asked for lost calls, and that is said loudly. The adapter's own if left out; off for none."`
+	TrustAnnotations bool              `yaml:"trust_annotations" default:"false" doc:"Take an MCP server at its word where it calls a tool read-only or idempotent."`
+	Plans            PlanReading       `yaml:"plans" default:"enforce" doc:"What becomes of the tool calls in a model's answer, for a turn that was named: enforce (they are the turn's plan, and its effects have to be among them), record (they are shown, and nothing is refused) or off."`
+	OnDivergence     Divergence        `yaml:"on_divergence" default:"report" doc:"What happens to a new effect of an agent without call ids that has not repeated all of its earlier ones: report (it is sent, and marked) or hold (a person looks first)."`
+	RecordReads      bool              `yaml:"record_reads" default:"false" doc:"Journal reads too, so that a resumed run sees what it saw."`
+	Timeouts         Timeouts          `yaml:"timeouts"`
+	MaxConns         int               `yaml:"max_conns" default:"512" doc:"Connections open at once, idle ones included, 1 to 65535."`
+	CA               string            `yaml:"ca" doc:"PEM file of certificates that are trusted besides the system's."`
+	Rules            []Rule            `yaml:"rules"`
+	Operations       Operations        `yaml:"operations" doc:"What the provider can do, in the adapter language: see docs/adapters.md."`
 
+	// AdapterAt is where Adapter was written or could be, for the complaints of
+	// who reads it. Its Text is empty.
+	AdapterAt Complaint
 	// Compiled is what the fields above come to.
 	Compiled Compiled
 }
@@ -83,6 +89,8 @@ type Auth struct {
 type Redact struct {
 	Query   []string `yaml:"query" doc:"Query parameters whose values are secret, besides key, token, sig and the like."`
 	Headers []string `yaml:"headers" doc:"Headers that are credentials, besides Authorization, Cookie, Proxy-Authorization and X-Api-Key."`
+	Body    []string `yaml:"body" doc:"Strings in the body: JSON pointers such as /secret, and names of form fields."`
+	Path    []string `yaml:"path" doc:"Patterns of paths that hold a secret, {} in its place, as in /bot{}/**."`
 }
 
 // FingerprintFields says what does not count when two requests are compared.

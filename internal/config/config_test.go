@@ -106,7 +106,7 @@ func TestOneVariableIsEnough(t *testing.T) {
 	c, err := LoadServe(map[string]string{
 		"HOME":                  "/home/me",
 		"COUNTERFOIL_UPSTREAMS": "tickets=http://127.0.0.1:9090, stripe=https://api.stripe.com/v1@8111",
-	}, nil, nil)
+	}, nil, func(*Upstream) []*Complaint { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,28 +36,28 @@ func Load(environ map[string]string, readFile func(string) ([]byte, error)) (*Co
 }
 
 // LoadServe is Load for a sidecar that is to serve: what it needs and does not
-// have are mistakes too, and so is what check complains of in each upstream's
-// operations, which this package does not read.
-func LoadServe(environ map[string]string, readFile func(string) ([]byte, error), check func(Operations) []*Complaint) (*Config, error) {
+// have are mistakes too, and so is what check complains of in what each upstream
+// says of its provider, which this package does not read.
+func LoadServe(environ map[string]string, readFile func(string) ([]byte, error), check func(*Upstream) []*Complaint) (*Config, error) {
 	return load(environ, readFile, func(*Config) {}, func(l *loader) { l.checkToServe(check) })
 }
 
 // LoadExec is LoadServe for a sidecar that serves one agent beside it. What is
 // not set is different then: the listeners take free ports on loopback, and the
 // log says warnings alone, since it goes where the agent's output goes.
-func LoadExec(environ map[string]string, readFile func(string) ([]byte, error), check func(Operations) []*Complaint) (*Config, error) {
+func LoadExec(environ map[string]string, readFile func(string) ([]byte, error), check func(*Upstream) []*Complaint) (*Config, error) {
 	preset := func(c *Config) {
 		c.Listen, c.AdminListen, c.LogLevel = "127.0.0.1:0", "127.0.0.1:0", LogLevel(slog.LevelWarn)
 	}
 	return load(environ, readFile, preset, func(l *loader) { l.checkToServe(check) })
 }
 
-func (l *loader) checkToServe(check func(Operations) []*Complaint) {
+func (l *loader) checkToServe(check func(*Upstream) []*Complaint) {
 	l.checkServe()
 	for _, u := range l.cfg.Upstreams {
-		if u.Operations.Node != nil {
-			l.add(check(u.Operations)...)
-		}
+		at := l.at("upstreams." + u.Name + ".adapter")
+		u.AdapterAt = Complaint{Source: at.source, Line: at.line, Path: at.path}
+		l.add(check(u)...)
 	}
 }
 

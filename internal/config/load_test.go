@@ -170,7 +170,11 @@ func TestDataDirectory(t *testing.T) {
 
 // Whoever mends a configuration sees all of its mistakes at once, in one order.
 func TestServeNamesEverythingAtOnce(t *testing.T) {
-	check := func(o Operations) []*Complaint {
+	check := func(u *Upstream) []*Complaint {
+		o := u.Operations
+		if o.Node == nil {
+			return nil
+		}
 		return []*Complaint{{Source: o.Source, Line: o.Node.Line, Path: o.Path, Text: "wrong"}}
 	}
 	for _, tt := range []struct {

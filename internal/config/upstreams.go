@@ -180,6 +180,9 @@ func (l *loader) compile(path string, u *Upstream) {
 		headers = append([]string{u.Auth.Header}, headers...)
 	}
 	u.Compiled.Secrets, err = classify.NewSecrets(u.Redact.Query, headers)
+	if err == nil {
+		u.Compiled.Secrets, err = u.Compiled.Secrets.With(classify.Redaction{Body: u.Redact.Body, Path: u.Redact.Path})
+	}
 	l.complainOf(l.at(path+".redact"), err)
 	for i, r := range u.Rules {
 		u.Compiled.Rules = append(u.Compiled.Rules, l.compileRule(fmt.Sprintf("%s.rules[%d]", path, i), r))

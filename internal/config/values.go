@@ -98,6 +98,62 @@ func (d *Divergence) UnmarshalText(text []byte) error {
 	return oneOf(string(text), string(ReportDivergence), string(HoldDivergence))
 }
 
+// AdapterName names what is known about a provider: a built-in adapter, or a
+// file of the adapter language. Empty leaves it to the URL's host.
+type AdapterName string
+
+// NoAdapter is the word for none.
+const NoAdapter AdapterName = "none"
+
+// IsFile reports whether the name is the path of a file.
+func (a AdapterName) IsFile() bool {
+	return strings.ContainsAny(string(a), `/\`) || strings.HasSuffix(string(a), ".yaml") || strings.HasSuffix(string(a), ".yml")
+}
+
+var adapterName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// UnmarshalText reads a name or a path.
+func (a *AdapterName) UnmarshalText(text []byte) error {
+	*a = AdapterName(text)
+	if !a.IsFile() && !adapterName.MatchString(string(text)) {
+		return errors.New("no name of an adapter: write one such as stripe, the path of a file such as ./mine.yaml, or none")
+	}
+	return nil
+}
+
+// Canary is a read that shows whether lookups are permitted. Empty leaves it to
+// the adapter.
+type Canary string
+
+// NoCanary is the word for none.
+const NoCanary Canary = "off"
+
+// UnmarshalText reads GET and a target, or off.
+func (c *Canary) UnmarshalText(text []byte) error {
+	*c = Canary(text)
+	target, isGet := strings.CutPrefix(string(text), "GET /")
+	if *c != NoCanary && (!isGet || strings.ContainsAny(target, " #{}") || strings.ContainsFunc(target, isControl)) {
+		return errors.New(`write GET and a target relative to the url, as in "GET /v1/charges?limit=1", or off`)
+	}
+	return nil
+}
+
+// PlanReading says what becomes of the tool calls in a model's answer.
+type PlanReading string
+
+// The ways.
+const (
+	EnforcePlans PlanReading = "enforce"
+	RecordPlans  PlanReading = "record"
+	IgnorePlans  PlanReading = "off"
+)
+
+// UnmarshalText reads the way's name.
+func (p *PlanReading) UnmarshalText(text []byte) error {
+	*p = PlanReading(text)
+	return oneOf(string(text), string(EnforcePlans), string(RecordPlans), string(IgnorePlans))
+}
+
 // Approval says whether a person has to agree first.
 type Approval string
 
