@@ -66,7 +66,7 @@ Without a command it serves: COUNTERFOIL_UPSTREAMS=tickets=http://127.0.0.1:9090
 		serve, newExecCommand(env), newKeeperCommand(), newDemoCommand(env), newDemoProviderCommand(env), newDemoAgentCommand(env),
 		newRunsCommand(env), newShowCommand(env), newUnknownCommand(env), newResolveCommand(env),
 		newRecoveryCommand(env), newHeldCommand(env), newApproveCommand(env), newDenyCommand(env),
-		newCheckCommand(env), newHealthCommand(env), newVersionCommand(env),
+		newCheckCommand(env), newAdaptersCommand(env), newHealthCommand(env), newVersionCommand(env),
 	)
 	return root
 }

@@ -73,3 +73,11 @@ func (c *Catalogue) Names() []string {
 	}
 	return names
 }
+
+// Text returns the file of the adapter of that name, as it is written.
+func (c *Catalogue) Text(name string) ([]byte, error) {
+	if c.Named(name) == nil {
+		return nil, fmt.Errorf("there is no built-in adapter %s; there are %s", name, strings.Join(c.Names(), ", "))
+	}
+	return files.ReadFile(name + ".yaml")
+}

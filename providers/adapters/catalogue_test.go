@@ -18,5 +18,8 @@ func TestLoad(t *testing.T) {
 		if c.Named(a.Name) != a {
 			t.Errorf("Named(%q) is another adapter", a.Name)
 		}
+		if text, err := c.Text(a.Name); err != nil || len(text) == 0 {
+			t.Errorf("Text(%q): %d bytes, %v; an adapter bears the name of its file", a.Name, len(text), err)
+		}
 	}
 }
