@@ -53,6 +53,23 @@ func (a *Adapter) Read(r *classify.Request) (*Reading, *Refusal) {
 	return rd, nil
 }
 
+// Recall reads a request on record, which was found to be the operation of that
+// name: conditions are not asked again, since its secrets may be gone.
+func (a *Adapter) Recall(r *classify.Request, operation string) *Reading {
+	rd, _ := a.Read(r) // what must not be sent was not
+	if operation == "" || rd.Operation != nil && rd.Operation.Name == operation {
+		return rd
+	}
+	for part := a; part != nil; part = part.next {
+		for i := range part.Operations {
+			if part.Operations[i].Name == operation {
+				return &Reading{Operation: &part.Operations[i], Content: rd.Content, basePath: part.base, errors: part.errors}
+			}
+		}
+	}
+	return rd
+}
+
 // Class is what the request does, as far as operation or content say; 0 if they
 // do not. Where a program could not say, it is the strictest that its method
 // may be.
