@@ -236,12 +236,14 @@ func TestBounds(t *testing.T) {
 }
 
 func unknownCoding(t *testing.T) providers.Judgement {
+	t.Helper()
 	w := watch(t, "chat", asStream, "br")
 	w.Write([]byte("anything"))
 	return w.End(t.Context())
 }
 
 func bomb(t *testing.T) providers.Judgement {
+	t.Helper()
 	w := watch(t, "chat", asJSON, "gzip")
 	w.Write(compress(t, strings.Repeat(" ", inflatedBytesMax+1)))
 	return w.End(t.Context())
