@@ -8,17 +8,23 @@ import (
 	"strings"
 )
 
-// What the providers of models keep beside answering: jobs, files and the like.
-
-func openAI() Spec {
+// OpenAI keeps jobs, files and the like, and is paid for pictures and sounds.
+func OpenAI() Spec {
 	kinds := map[string]string{
 		"/v1/fine_tuning/jobs": "fine_tuning.job", "/v1/batches": "batch", "/v1/files": "file", "/v1/videos": "video",
 		"/v1/conversations": "conversation", "/v1/vector_stores": "vector_store",
+		// Not kept, but billed, which is all the effect that they have.
+		"/v1/images/generations": "bill", "/v1/audio/speech": "bill", "/v1/audio/transcriptions": "bill", "/v1/audio/translations": "bill", "/v1/moderations": "bill",
 	}
 	return Spec{
 		Adapter: "openai",
 		New:     func(l *Ledger) http.Handler { return &keeper{l, kinds} },
 		Cases: []Case{
+			jsonCase("images", "/v1/images/generations", `{"model":"gpt-image","prompt":"a cup"}`),
+			jsonCase("audio.speech", "/v1/audio/speech", `{"model":"tts","input":"hi","voice":"alloy"}`),
+			jsonCase("audio.transcriptions", "/v1/audio/transcriptions", `{}`),
+			jsonCase("audio.translations", "/v1/audio/translations", `{}`),
+			jsonCase("moderations", "/v1/moderations", `{"input":"hi"}`),
 			jsonCase("fine_tuning.jobs.create", "/v1/fine_tuning/jobs", `{"model":"gpt-test","training_file":"file-1"}`),
 			jsonCase("batches.create", "/v1/batches", `{"input_file_id":"file-1","endpoint":"/v1/responses","completion_window":"24h","metadata":{"team":"support"}}`),
 			{Operation: "files.create", Method: http.MethodPost, Target: "/v1/files",
@@ -31,7 +37,8 @@ func openAI() Spec {
 	}
 }
 
-func anthropic() Spec {
+// Anthropic keeps batches and files.
+func Anthropic() Spec {
 	return Spec{
 		Adapter: "anthropic",
 		New: func(l *Ledger) http.Handler {
@@ -45,7 +52,8 @@ func anthropic() Spec {
 	}
 }
 
-func gemini() Spec {
+// Gemini keeps batches and caches.
+func Gemini() Spec {
 	return Spec{
 		Adapter: "gemini",
 		New: func(l *Ledger) http.Handler {
