@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 )
 
 // Messages.
@@ -88,10 +89,7 @@ func (m *messageWriter) block(begun, done modelObject, kind, name, text string) 
 // joined is one object that has the members of both.
 func joined(a, b modelObject) modelObject {
 	both := make(modelObject, len(a)+len(b))
-	for _, o := range []modelObject{a, b} {
-		for name, value := range o {
-			both[name] = value
-		}
-	}
+	maps.Copy(both, a)
+	maps.Copy(both, b)
 	return both
 }

@@ -2,12 +2,16 @@ package fake
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"time"
 	"unicode/utf8"
 )
 
@@ -85,6 +89,23 @@ type modelWire struct {
 type modelEvent struct {
 	name string
 	data any
+}
+
+// Serve answers on a free port of loopback until ctx ends. It says its URL once
+// it can be asked.
+func (m *Model) Serve(ctx context.Context, ready func(url string)) error {
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listening as a model: %w", err)
+	}
+	server := &http.Server{Handler: m, ReadHeaderTimeout: 30 * time.Second}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	ready("http://" + listener.Addr().String())
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving as a model: %w", err)
+	}
+	return nil
 }
 
 // ServeHTTP implements http.Handler.
@@ -167,6 +188,7 @@ func sendSaidStream(w http.ResponseWriter, f Fault, answer modelWire) {
 		events = events[:len(events)-1]
 	case Overloaded:
 		events = append(events[:len(events)/2:len(events)/2], answer.failure)
+	case Unavailable: // it has no stream
 	}
 	for _, e := range events {
 		if e.name != "" {

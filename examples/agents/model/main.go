@@ -7,15 +7,11 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
-	"time"
 
 	"counterfoil/internal/fake"
 )
@@ -30,21 +26,17 @@ func main() {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("listening on loopback: %w", err)
-	}
-	fmt.Printf("http://%s\n", listener.Addr())
 	p := &plan{lines: json.NewEncoder(os.Stdout)}
-	server := &http.Server{Handler: &fake.Model{Decide: p.decide}, ReadHeaderTimeout: 10 * time.Second}
-	go func() {
-		<-ctx.Done()
-		_ = server.Close()
-	}()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving: %w", err)
-	}
-	return nil
+	model := fake.Model{Decide: p.decide}
+	return model.Serve(ctx, func(url string) { fmt.Fprintln(os.Stdout, url) })
+}
+
+// asked is a question as it is printed.
+type asked struct {
+	Task   string `json:"task"`
+	API    string `json:"api"`
+	Stream bool   `json:"stream"`
+	Step   int    `json:"step"`
 }
 
 // A plan is what the model wants done, by what was done already.
@@ -56,7 +48,9 @@ type plan struct {
 func (p *plan) decide(q fake.Question) fake.Said {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = p.lines.Encode(map[string]any{"task": q.Task, "api": q.API, "stream": q.IsStream, "step": q.Steps})
+	if err := p.lines.Encode(asked{q.Task, q.API, q.IsStream, q.Steps}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	said := fake.Said{Text: fmt.Sprintf("Let me see (mood %d).", q.Nth)}
 	switch q.Steps {
 	case 0:

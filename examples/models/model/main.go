@@ -7,16 +7,12 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"counterfoil/internal/fake"
 )
@@ -31,21 +27,16 @@ func main() {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("listening on loopback: %w", err)
-	}
-	fmt.Printf("http://%s\n", listener.Addr())
 	s := &script{seen: map[string]bool{}, lines: json.NewEncoder(os.Stdout)}
-	server := &http.Server{Handler: &fake.Model{Decide: s.decide}, ReadHeaderTimeout: 10 * time.Second}
-	go func() {
-		<-ctx.Done()
-		_ = server.Close()
-	}()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving: %w", err)
-	}
-	return nil
+	model := fake.Model{Decide: s.decide}
+	return model.Serve(ctx, func(url string) { fmt.Fprintln(os.Stdout, url) })
+}
+
+// asked is a question as it is printed.
+type asked struct {
+	Task   string `json:"task"`
+	API    string `json:"api"`
+	Stream bool   `json:"stream"`
 }
 
 // A script is what the model says.
@@ -63,7 +54,9 @@ var faults = map[string]fake.Fault{
 func (s *script) decide(q fake.Question) fake.Said {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = s.lines.Encode(map[string]any{"api": q.API, "stream": q.IsStream, "task": q.Task, "results": q.Results})
+	if err := s.lines.Encode(asked{q.Task, q.API, q.IsStream}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	said := fake.Said{
 		Text: fmt.Sprintf("Let me see (mood %d).", q.Nth),
 		Uses: []fake.Use{
