@@ -37,5 +37,10 @@ type Case struct {
 
 // Specs lists every provider, by name.
 func Specs() []Spec {
-	return []Spec{}
+	return []Spec{
+		GitHub(),
+		Slack(),
+		Stripe(),
+		Twilio(),
+	}
 }
