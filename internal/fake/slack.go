@@ -22,6 +22,7 @@ type slackArguments map[string]any
 
 func newSlack(l *Ledger) http.Handler {
 	s := &slack{l}
+	l.Put("channel", map[string]any{"id": "C1", "name": "general"})
 	mux := http.NewServeMux()
 	for _, root := range []string{"services", "workflows", "triggers"} {
 		mux.HandleFunc("POST /"+root+"/", s.webhook)
@@ -225,21 +226,15 @@ func slackShown(m map[string]any, whole bool) map[string]any {
 func Slack() Spec {
 	header := http.Header{"Authorization": {"Bearer xoxb-1"}, "Content-Type": {"application/json; charset=utf-8"}}
 	form := http.Header{"Authorization": {"Bearer xoxb-1"}, "Content-Type": {"application/x-www-form-urlencoded"}}
-	channel := func(l *Ledger) {
-		if l.Get("channel", "C1") == nil {
-			l.Put("channel", map[string]any{"id": "C1", "name": "general"})
-		}
-	}
 	message := func(ts string) func(l *Ledger) {
 		return func(l *Ledger) {
-			channel(l)
 			l.Put("message", map[string]any{"id": ts, "channel": "C1", "thread_ts": "", "message": map[string]any{"ts": ts, "text": "old"}})
 		}
 	}
 	sent := ".ok, .channel, .ts, .message.text"
 	return Spec{Adapter: "slack", New: newSlack, Reads: slackReads, Cases: []Case{
-		{Operation: "chat.postMessage", Method: "POST", Target: "/api/chat.postMessage", Header: header, Body: `{"channel":"C1","text":"hello"}`, Setup: channel, Recovered: "[" + sent + "]"},
-		{Operation: "chat.postMessage", Method: "POST", Target: "/api/chat.postMessage", Header: form, Body: "channel=C1&text=hello", Setup: channel, Recovered: "[" + sent + "]"},
+		{Operation: "chat.postMessage", Method: "POST", Target: "/api/chat.postMessage", Header: header, Body: `{"channel":"C1","text":"hello"}`, Recovered: "[" + sent + "]"},
+		{Operation: "chat.postMessage", Method: "POST", Target: "/api/chat.postMessage", Header: form, Body: "channel=C1&text=hello", Recovered: "[" + sent + "]"},
 		{Operation: "chat.postMessage", Method: "POST", Target: "/api/chat.postMessage", Header: header, Body: `{"channel":"C1","text":"a reply","thread_ts":"1.000001","metadata":{"event_type":"mine","event_payload":{"a":1}}}`, Setup: message("1.000001"), Recovered: "[" + sent + "]"},
 		{Operation: "chat.update", Method: "POST", Target: "/api/chat.update", Header: header, Body: `{"channel":"C1","ts":"1.000002","text":"new"}`, Setup: message("1.000002"), Deduplicates: true},
 		{Operation: "chat.delete", Method: "POST", Target: "/api/chat.delete", Header: header, Body: `{"channel":"C1","ts":"1.000003"}`, Setup: message("1.000003"), Recovered: ".none", Deduplicates: true},

@@ -39,6 +39,7 @@ type Case struct {
 func Specs() []Spec {
 	return []Spec{
 		GitHub(),
+		IdempotencyKey(),
 		Slack(),
 		Stripe(),
 		Twilio(),
