@@ -42,8 +42,8 @@ var stripeObjects = [...]struct{ plural, object, prefix, body string }{
 // Of these sources the first attempt fails with a 500 that is on record under
 // its key, with the charge made or not.
 const (
-	stripeFailsMade   = "tok_fails_made"
-	stripeFailsUnmade = "tok_fails_unmade"
+	StripeFailsMade   = "tok_fails_made"
+	StripeFailsUnmade = "tok_fails_unmade"
 )
 
 // How long keys are honoured.
@@ -165,7 +165,7 @@ func (s *stripe) create(kind, object, prefix string, form url.Values) (int, any)
 		return 400, stripeError("invalid_request_error", "parameter_missing", "Missing required param: amount or currency.")
 	}
 	source := form.Get("source")
-	if source == stripeFailsUnmade {
+	if source == StripeFailsUnmade {
 		return 500, stripeError("api_error", "", "An unknown error occurred.")
 	}
 	made := map[string]any{"id": fmt.Sprintf("%s_%d", prefix, s.ledger.Next()), "object": object, "created": s.ledger.Now().Unix(), "metadata": map[string]any{}}
@@ -180,7 +180,7 @@ func (s *stripe) create(kind, object, prefix string, form url.Values) (int, any)
 		made["status"] = "active"
 	}
 	made = s.ledger.Add(kind, made)
-	if source == stripeFailsMade {
+	if source == StripeFailsMade {
 		return 500, stripeError("api_error", "", "An unknown error occurred.")
 	}
 	return 200, made
