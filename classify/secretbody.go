@@ -81,6 +81,12 @@ func (s *Secrets) RestoreBody(redacted, fresh *Request) ([]byte, error) {
 	}), nil
 }
 
+// HoldsSecret reports whether r's body holds a secret, or may.
+func (s *Secrets) HoldsSecret(r *Request) bool {
+	spots, err := s.spots(r)
+	return err != nil || len(spots) > 0
+}
+
 // Blank returns r as its fingerprint is to be taken: without the values of the
 // secrets in its body, which may be renewed between two tries. A body that
 // RedactBody refuses stays as it is.

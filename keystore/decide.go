@@ -142,6 +142,9 @@ const (
 	ByResend Means = iota + 1
 	// ByLookup: ask the provider.
 	ByLookup
+	// ByResendIfAbsent: ByResend, once a lookup has found nothing since the doubt
+	// began. The provider refuses a second copy.
+	ByResendIfAbsent
 )
 
 // A Request is what someone asks about a call.
@@ -315,7 +318,7 @@ func decideFresh(r *Record, f *RunFacts, q *Request, now Instant) Verdict {
 	diverges := q.diverges(f)
 	isFirst := diverges && !f.run().Repeats.in(q.Ordinal.Incarnation).Diverged
 	switch {
-	case f.Plan == OutOfPlan:
+	case f.Plan == OutOfPlan && q.Ordinal == nil: // no plan can name an id that is made by counting
 		return Verdict{Action: Stop, Reason: NotInPlan}
 	case (r == nil || r.AttemptsMade == 0) && f.run().exhausted(q.Intent.Upstream):
 		return Verdict{Action: Stop, Reason: BudgetExhausted}
@@ -344,6 +347,9 @@ func (q *Request) diverges(f *RunFacts) bool {
 }
 
 func decideInDoubt(r *Record, q *Request, now Instant) Verdict {
+	if r.Stuck != "" {
+		return Verdict{Action: Stop, Reason: UnknownOutcome, GiveUp: true}
+	}
 	var later Verdict // the earliest of what has to wait
 	for _, means := range q.Means {
 		v := tryMeans(means, r, q, now)
@@ -370,6 +376,11 @@ func decideInDoubt(r *Record, q *Request, now Instant) Verdict {
 // is spent.
 func tryMeans(means Means, r *Record, q *Request, now Instant) Verdict {
 	switch means {
+	case ByResendIfAbsent:
+		if r.LastMissAt == 0 {
+			return Verdict{}
+		}
+		return tryMeans(ByResend, r, q, now)
 	case ByResend:
 		if !repeatIsSafeFor(r, &q.Beginning, now) {
 			return Verdict{}
@@ -412,7 +423,7 @@ func nextLookup(r *Record, q *Request, now Instant) (Instant, bool) {
 		return now, true
 	case r.LastMissAt < believable:
 		return believable, true
-	case !q.Lookup.Believable || !sameAccount(r, &q.Beginning):
+	case !q.Lookup.Believable || r.convergesNowhere() || !sameAccount(r, &q.Beginning):
 		return 0, false
 	}
 	return max(now, r.LastMissAt.Add(q.Lookup.Spacing)), true
@@ -514,6 +525,8 @@ func (v Verdict) refusesAsker() bool {
 
 func (q *Request) gaveUpBecause(r *Record) string {
 	switch {
+	case r.Stuck != "":
+		return r.Stuck
 	case q.LookupReason != "":
 		return q.LookupReason
 	case q.LookupSpent || r.LookupFailures >= LookupFailuresMax:

@@ -25,6 +25,12 @@ type Event struct {
 	Evidence classify.Evidence
 	Outcome  classify.Outcome
 
+	// InFlight comes with SawAmbiguous: the provider says that another copy of the
+	// request is at work, so that waiting is right and nothing is spent.
+	InFlight bool
+	// Stuck comes with SawAmbiguous and LookupFailed: what came cannot be judged,
+	// now or later, so that nothing more may be tried. Reason says why.
+	Stuck bool
 	// Receipt comes with SawApplied, SawRejected, LookupFound, OperatorApplied
 	// and LateApplied. Its Source and SettledAt are set by Next.
 	Receipt *Receipt
@@ -215,7 +221,7 @@ func RejectionCounts(r *Record) bool {
 // to being believed absent.
 func missCounts(r *Record, e *Event, now Instant) bool {
 	a := e.Absence
-	return a.Believable && e.Begin != nil && sameAccount(r, e.Begin) &&
+	return a.Believable && !r.convergesNowhere() && e.Begin != nil && sameAccount(r, e.Begin) &&
 		a.AskedAt <= now && a.AskedAt >= a.BelievableFrom(r.DoubtSince) &&
 		(r.Misses == 0 || a.AskedAt >= r.LastMissAt.Add(a.Spacing))
 }
@@ -229,12 +235,18 @@ func repeatIsSafeFor(r *Record, b *Beginning, now Instant) bool {
 // sameAccount reports whether b would reach what the newest attempt reached: on
 // another account an effect cannot be seen, and its key is not known.
 func sameAccount(r *Record, b *Beginning) bool {
-	return r.Intent.Origin == b.Intent.Origin && samePrincipal(r, b.Credential, b.Principal)
+	return r.Intent.Origin == b.Intent.Origin && r.Intent.Scope == b.Intent.Scope && samePrincipal(r, b.Credential, b.Principal)
 }
 
 // RepeatIsSafe reports whether sending the recorded intent again, under the
 // same provider key, cannot cause a second effect now.
 func RepeatIsSafe(r *Record, now Instant) bool {
+	switch {
+	case r.ResendSpent || r.Stuck != "":
+		return false
+	case r.Terms.Conditional:
+		return youngerThan(r.Terms.Retention-RetentionMargin(r.Terms.Retention), r, now)
+	}
 	switch r.Class {
 	case classify.Read, classify.Decision:
 		return true
@@ -246,6 +258,14 @@ func RepeatIsSafe(r *Record, now Instant) bool {
 		return false
 	}
 	return false
+}
+
+// convergesNowhere reports whether the provider would answer any further copy as
+// it has answered the last: with an error that leaves open what happened. Then
+// a lookup that finds nothing settles nothing, since a call that is sent anew
+// bears the same key.
+func (r *Record) convergesNowhere() bool {
+	return r.ResendSpent && r.Terms.Errors == ErrorsAreKept && !r.Terms.Conditional
 }
 
 // ClockSlack is how far the clock may be set back between two lives of a sidecar,
@@ -335,7 +355,7 @@ var effects = [numEvents]func(r *Record, e *Event, now Instant) error{
 	SawNotApplied:      endAttempt,
 	SawApplied:         settle,
 	SawRejected:        settle,
-	SawAmbiguous:       endAttempt,
+	SawAmbiguous:       endAmbiguous,
 	EpochDied:          ownerDied,
 	LookupFound:        settle,
 	LookupAbsent:       missed,
@@ -426,6 +446,27 @@ func endAttempt(r *Record, e *Event, now Instant) error {
 	return nil
 }
 
+// endAmbiguous also takes note of what the answer says about further copies.
+func endAmbiguous(r *Record, e *Event, now Instant) error {
+	if err := endAttempt(r, e, now); err != nil {
+		return err
+	}
+	if e.Stuck {
+		r.Stuck = clip(e.Reason, ReasonBytesMax)
+	}
+	if e.Evidence != classify.Answered || e.InFlight {
+		return nil
+	}
+	isResend := r.Attempt(e.Attempt).Resend
+	switch {
+	case r.Terms.Errors == ErrorsAreForgotten && r.Class == classify.Keyed:
+		r.ResendSpent = true
+	case isResend && (r.Terms.Conditional || r.Terms.Errors == ErrorsAreKept):
+		r.ResendSpent = true
+	}
+	return nil
+}
+
 // neverSent reports whether every attempt is proven unsent.
 func (r *Record) neverSent() bool {
 	for i := range r.Attempts {
@@ -485,7 +526,10 @@ func missed(r *Record, e *Event, now Instant) error {
 	return nil
 }
 
-func lookupFailed(r *Record, _ *Event, now Instant) error {
+func lookupFailed(r *Record, e *Event, now Instant) error {
+	if e.Stuck {
+		r.Stuck = clip(e.Reason, ReasonBytesMax)
+	}
 	if r.LookupFailures == 0 {
 		r.FailingSince = now
 	}
@@ -514,9 +558,12 @@ func (r *Record) settleDoubt(from State) {
 		if from != InDoubt {
 			r.forgetLookups()
 		}
+		if from == Unknown {
+			r.ResendSpent, r.Stuck = false, ""
+		}
 	case Unknown, Pending, Held, Planned:
 	case None, Open, Succeeded, Rejected, Abandoned, Expired, numStates:
-		r.DoubtSince = 0
+		r.DoubtSince, r.ResendSpent, r.Stuck = 0, false, ""
 		r.forgetLookups()
 	}
 }

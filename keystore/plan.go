@@ -2,9 +2,12 @@ package keystore
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+
+	"counterfoil/classify"
 )
 
 // Bounds on a plan.
@@ -30,6 +33,37 @@ type Plan struct {
 	// plans have equal digests, whatever the order of their members.
 	Digest    [sha256.Size]byte `cbor:"6,keyasint"`
 	CreatedAt Instant           `cbor:"7,keyasint"`
+	// FromAnswer says that the sidecar has read the plan out of a model's answer;
+	// Advisory, that it refuses nothing.
+	FromAnswer bool `cbor:"8,keyasint,omitempty"`
+	Advisory   bool `cbor:"9,keyasint,omitempty"`
+}
+
+// SetDigest takes the digest: SHA-256 over what the plan says, where what is left
+// out counts as null. The error is for clients.
+func (p *Plan) SetDigest() (err error) {
+	canonical := []byte{'['}
+	add := func(where string, text []byte) {
+		if len(text) == 0 {
+			text = []byte("null")
+		}
+		var ok bool
+		if canonical, ok = classify.AppendCanonicalJSON(canonical, text); !ok && err == nil {
+			err = fmt.Errorf("%s: it is not JSON that can be compared: too deep, or a character is cut in half", where)
+		}
+	}
+	add("decision", p.Decision)
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		for _, name := range []string{c.ID, c.Tool} {
+			text, marshalErr := json.Marshal(name)
+			err = errors.Join(err, marshalErr)
+			add("calls", text)
+		}
+		add(fmt.Sprintf("calls[%d].args", i), c.Args)
+	}
+	p.Digest = sha256.Sum256(canonical)
+	return err
 }
 
 // A PlannedCall is one call that a plan names.
@@ -119,6 +153,8 @@ func (p *Plan) Fact(call string) PlanFact {
 		return NoPlan
 	case p.Names(call):
 		return InPlan
+	case p.Advisory:
+		return NoPlan
 	}
 	return OutOfPlan
 }

@@ -119,6 +119,11 @@ type Record struct {
 	// it: it stands until the call is final, or the approval is over.
 	HeldFor  Reason    `cbor:"25,keyasint,omitempty"`
 	Approval *Approval `cbor:"26,keyasint,omitempty"`
+	// ResendSpent says that no further copy may be sent while the call is in
+	// doubt: it would be answered the same, or have its effect anew. Stuck says
+	// why nothing at all may be tried; empty if something may.
+	ResendSpent bool   `cbor:"27,keyasint,omitempty"`
+	Stuck       string `cbor:"28,keyasint,omitempty"`
 }
 
 // An Approval is a person's leave to send a call: exactly the request whose
@@ -188,6 +193,9 @@ type Intent struct {
 	SentKey string `cbor:"7,keyasint"`
 	// Operation names the adapter's operation that matched, if one did.
 	Operation string `cbor:"8,keyasint,omitempty"`
+	// Scope is a keyed hash of what the request says about on whose behalf it is,
+	// credentials apart; empty if nothing.
+	Scope Digest `cbor:"9,keyasint,omitempty"`
 }
 
 // Terms are the promises under which a call may be repeated, as they stood
@@ -198,7 +206,28 @@ type Terms struct {
 	// Retention is for how long after the first sending the provider
 	// deduplicates our key. Zero means that it does not.
 	Retention time.Duration `cbor:"1,keyasint,omitempty"`
+	// Conditional says that the request names the version that it expects, which
+	// is gone once it has had its effect: within Retention a copy is refused.
+	Conditional bool `cbor:"2,keyasint,omitempty"`
+	// Errors says what a copy is answered where the first was answered with an
+	// error.
+	Errors ErrorReplay `cbor:"3,keyasint,omitempty"`
 }
+
+// An ErrorReplay says what becomes of errors at a provider that honours keys. The
+// numbers are stored: they are only ever appended to.
+type ErrorReplay uint8
+
+const (
+	// ErrorsRunAnew: what failed runs anew, and has its effect once.
+	ErrorsRunAnew ErrorReplay = iota
+	// ErrorsAreKept: a copy gets the answer that the first got, or is refused. An
+	// ambiguous answer to a resend ends resending.
+	ErrorsAreKept
+	// ErrorsAreForgotten: a copy of what failed runs anew, whatever the first one
+	// did. Any ambiguous answer ends resending.
+	ErrorsAreForgotten
+)
 
 // A Body says where a body's bytes are. The zero Body is an empty body.
 type Body struct {
@@ -280,6 +309,16 @@ type Receipt struct {
 	// CloseDelimited says that the body ended with the connection, so that a
 	// cut could not have been told from an end.
 	CloseDelimited bool `cbor:"7,keyasint,omitempty"`
+	// Usage counts the tokens of a model's answer, nil where there are none.
+	Usage *Usage `cbor:"8,keyasint,omitempty"`
+}
+
+// Usage counts tokens as the provider says.
+type Usage struct {
+	Input       int64 `cbor:"1,keyasint,omitempty" json:"input"`
+	Output      int64 `cbor:"2,keyasint,omitempty" json:"output"`
+	CachedInput int64 `cbor:"3,keyasint,omitempty" json:"cached_input,omitempty"`
+	Reasoning   int64 `cbor:"4,keyasint,omitempty" json:"reasoning,omitempty"`
 }
 
 // A Change is one step of a record's history that no attempt tells: what

@@ -150,13 +150,3 @@ type ToolCall struct {
 type Usage struct {
 	Input, Output, CachedInput, Reasoning int64
 }
-
-// A Placement says where in a request a value of ours goes.
-type Placement struct {
-	// Place is the kind: header, query, form, json, form_json, multipart,
-	// argument, directive or mime_header.
-	Place string
-	// Name is the header, parameter, field, pointer, argument or directive; At
-	// what lies inside it.
-	Name, At string
-}

@@ -72,40 +72,89 @@ func inconclusive(format string, args ...any) Finding {
 
 // Judge says what the whole answer a to the lookup's request shows about the
 // call q. Only a 200 with one JSON value of at most 8 MiB (gzip is undone), and
-// the statuses that the adapter names as absence, show anything. Each jq
-// program gets half a second at most, and less if ctx ends earlier. An effect that
-// was found but whose response cannot be made is Inconclusive, since there
-// would be no receipt.
+// what the adapter names as absence, show anything. Each jq program gets half a
+// second at most, and less if ctx ends earlier. An effect that was found but
+// whose response cannot be made is Inconclusive, since there would be no receipt.
 func (l *Lookup) Judge(ctx context.Context, q Query, a Answer) Finding {
+	f, _ := l.judge(ctx, &scope{q: &q}, a)
+	return f
+}
+
+// judge also returns the answer's document, nil where it has none.
+func (l *Lookup) judge(ctx context.Context, sc *scope, a Answer) (Finding, any) {
 	if slices.Contains(l.notFound, a.Status) {
-		return Finding{Discovery: Absent, Reason: fmt.Sprintf("the lookup was answered %d", a.Status)}
+		return Finding{Discovery: Absent, Reason: fmt.Sprintf("the lookup was answered %d", a.Status)}, nil
+	}
+	document, body, err := documentOf(a)
+	if l.absent != nil && err == nil {
+		v, failed := sc.run(ctx, l.absent, document)
+		switch {
+		case failed != nil:
+			return stuck(failed), nil
+		case v == true:
+			return Finding{Discovery: Absent, Reason: "the lookup's answer says that there is no such thing"}, nil
+		}
 	}
 	if a.Status != 200 {
-		return inconclusive("the lookup was answered %d, which shows nothing%s", a.Status, hint(a.Status))
+		return inconclusive("the lookup was answered %d, which shows nothing%s", a.Status, hint(a.Status)), nil
 	}
-	body, err := decoded(a)
 	if err != nil {
-		return inconclusive("the lookup's answer cannot be read: %v", err)
+		f := inconclusive("the lookup's answer %v", err)
+		f.Lasting = true
+		return f, nil
 	}
-	document, err := parseDocument(body)
+	if l.match != nil {
+		return l.hits(ctx, sc, a, document), document
+	}
+	seen, err := sc.run(ctx, l.found, document)
+	switch {
+	case err != nil:
+		return stuck(err), nil
+	case seen == true:
+		return l.receipt(ctx, sc, a, body, document), document
+	case seen == false:
+		return Finding{Discovery: Absent, Reason: "the lookup's answer does not show the effect"}, document
+	}
+	return stuck(l.found.failure("yielded neither true nor false")), nil
+}
+
+// hits counts what match picks out of a page.
+func (l *Lookup) hits(ctx context.Context, sc *scope, a Answer, document any) Finding {
+	v, err := sc.run(ctx, l.match, document)
 	if err != nil {
-		return inconclusive("the lookup's answer cannot be used: %v", err)
+		return stuck(err)
 	}
-	vars, err := l.variables(q)
-	if err != nil {
-		return inconclusive("the request cannot be used: %v", err)
+	list, isArray := v.([]any)
+	if !isArray {
+		return stuck(l.match.failure("yielded no array"))
 	}
-	seen, err := l.found.run(ctx, document, vars)
-	if err != nil {
-		return inconclusive("%v", err)
-	}
-	switch seen {
-	case true:
-		return l.receipt(ctx, a, body, document, vars)
-	case false:
+	if len(list) == 0 {
 		return Finding{Discovery: Absent, Reason: "the lookup's answer does not show the effect"}
 	}
-	return inconclusive("the program at %s yielded neither true nor false", l.found.at)
+	body, err := gojq.Marshal(list[0])
+	if err != nil {
+		return inconclusive("the effect exists, but its response cannot be written as JSON")
+	}
+	a.Header = a.Header.Without(dropped(a.Header, newBody)).Set("Content-Type", "application/json")
+	f := l.receipt(ctx, sc, a, body, list[0])
+	f.Hits = len(list)
+	return f
+}
+
+// stuck is the finding where a program could not be run: nobody may act on it if
+// it failed on the answer.
+func stuck(err error) Finding {
+	return Finding{Discovery: Inconclusive, Reason: err.Error(), Lasting: true, Stuck: isProgramFailure(err)}
+}
+
+func documentOf(a Answer) (document any, body []byte, err error) {
+	if body, err = decoded(a); err != nil {
+		return nil, nil, fmt.Errorf("cannot be read: %w", err)
+	}
+	if document, err = parseDocument(body); err != nil {
+		return nil, nil, fmt.Errorf("cannot be used: %w", err)
+	}
+	return document, body, nil
 }
 
 func hint(status int) string {
@@ -120,43 +169,34 @@ func hint(status int) string {
 	return ""
 }
 
-func (l *Lookup) variables(q Query) ([]any, error) {
-	vars := []any{q.Key, q.Run, q.Turn, q.Call, nil}
-	wanted := l.found.mentions("$request") || l.body.mentions("$request")
-	if !wanted {
-		return vars, nil
-	}
-	if q.Original == nil || isCoded(q.Original.Header) {
-		return nil, errors.New("its body is not plain JSON")
-	}
-	request, err := parseDocument(q.Original.Body)
-	if err != nil {
-		return nil, fmt.Errorf("its body: %w", err)
-	}
-	vars[len(vars)-1] = request
-	return vars, nil
-}
-
 // receipt makes the answer that the agent gets.
-func (l *Lookup) receipt(ctx context.Context, a Answer, body []byte, document any, vars []any) Finding {
+func (l *Lookup) receipt(ctx context.Context, sc *scope, a Answer, body []byte, document any) Finding {
 	answer := Answer{Status: l.status, Body: body}
-	if l.body.isIdentity() {
+	switch {
+	case l.noBody:
+		answer.Body, answer.Header = []byte{}, a.Header.Without(dropped(a.Header, newBody))
+	case l.body.isIdentity():
 		answer.Header = a.Header.Without(dropped(a.Header, sameBody(a.Header)))
-		return Finding{Discovery: Found, Answer: answer}
+	default:
+		made, err := sc.run(ctx, l.body, document)
+		if err != nil {
+			f := stuck(err)
+			f.Reason = "the effect exists, but its response cannot be made: " + f.Reason
+			return f
+		}
+		budget := documentBytesMax
+		if err := measure(made, depthMax, &budget); err != nil {
+			return inconclusive("the effect exists, but its response cannot be made: the value of %s is %v", l.body.at, err)
+		}
+		if answer.Body, err = gojq.Marshal(made); err != nil {
+			return inconclusive("the effect exists, but its response cannot be written as JSON")
+		}
+		answer.Header = a.Header.Without(dropped(a.Header, newBody)).Set("Content-Type", "application/json")
 	}
-	made, err := l.body.run(ctx, document, vars)
-	if err != nil {
-		return inconclusive("the effect exists, but its response cannot be made: %v", err)
+	for _, f := range l.answers {
+		answer.Header = answer.Header.Set(f.Name, f.Value)
 	}
-	budget := documentBytesMax
-	if err := measure(made, depthMax, &budget); err != nil {
-		return inconclusive("the effect exists, but its response cannot be made: the value of %s is %v", l.body.at, err)
-	}
-	if answer.Body, err = gojq.Marshal(made); err != nil {
-		return inconclusive("the effect exists, but its response cannot be written as JSON")
-	}
-	answer.Header = a.Header.Without(dropped(a.Header, newBody)).Set("Content-Type", "application/json")
-	return Finding{Discovery: Found, Answer: answer}
+	return Finding{Discovery: Found, Answer: answer, Hits: 1}
 }
 
 // A change is what became of the body between lookup and receipt.

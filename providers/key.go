@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"counterfoil/classify"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // Where says in which part of a request the provider key goes.
@@ -176,34 +178,20 @@ func mediaType(h classify.Header) string {
 	return t
 }
 
-func (l *loader) key(p place, class classify.Class) KeyPlacement {
+func (l *loader) key(p place, class classify.Class) *Stamp {
 	if !p.given() {
 		if class == classify.Read {
-			return KeyPlacement{}
+			return nil
 		}
-		return DefaultKey()
+		return &Stamp{Placement: Placement{Place: "header", Name: DefaultKey().Name}}
 	}
-	f, ok := l.mapping(p, "place", "name")
-	if !ok {
-		return KeyPlacement{}
+	if node := p.value(); node.Kind == yaml.ScalarNode && node.Value == "none" {
+		return nil
 	}
 	if class == classify.Read {
 		l.complain(p, "a read bears no key; leave this out")
 	}
-	where, _ := l.required(f["place"], "one of header, query, form, json")
-	name, named := l.required(f["name"], "name the header, parameter, field or JSON pointer that takes the key")
-	i := slices.Index(whereNames[:], where)
-	if i <= 0 {
-		if where != "" {
-			l.complain(f["place"], "%q is no place for a key; use header, query, form or json", where)
-		}
-		return KeyPlacement{}
-	}
-	k := KeyPlacement{Where: Where(i), Name: name}
-	if named {
-		l.keyName(f["name"], k)
-	}
-	return k
+	return l.stamp(p, "key")
 }
 
 // notForKeys are headers that mean something else on every request.

@@ -11,20 +11,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// later lists the words of the whole adapter language that this version does
-// not read yet, so that they are told from misspelt ones.
-var later = []string{
-	"match", "author", "paging", "envelope", "marker", "client_id", "precondition", "errors",
-	"error_replay", "scope", "replay_header", "success_on_resend", "or_errors",
-	"format", "max", "adopt_existing", "provider", "hosts",
-}
-
 // A place is a YAML node and the path that led to it. A field that was not
 // given has no node, but still the place where it would stand.
 type place struct {
 	node *yaml.Node
 	path string
 	line int
+	// name is the field's own, in a mapping of any names.
+	name string
 }
 
 func (p place) given() bool { return p.node != nil }
@@ -87,11 +81,60 @@ func (l *loader) field(p place, known []string, fields map[string]place, key, va
 		l.complain(f, "given twice; keep one of them")
 	case slices.Contains(known, key.Value):
 		fields[key.Value] = f
-	case slices.Contains(later, key.Value):
-		l.complain(f, "not supported yet; leave it out (understood here: %s)", strings.Join(known, ", "))
 	default:
 		l.complain(f, "unknown field; understood here: %s", strings.Join(known, ", "))
 	}
+}
+
+// pairs returns the fields of p, whose names may be any.
+func (l *loader) pairs(p place) []place {
+	node := p.value()
+	if node.Kind != yaml.MappingNode {
+		l.complain(p, "must be a mapping of names to values, not %s", kindOf(node))
+		return nil
+	}
+	var list []place
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key := node.Content[i]
+		f := place{node: node.Content[i+1], path: join(p.path, key.Value), line: key.Line, name: key.Value}
+		switch {
+		case key.Kind != yaml.ScalarNode || key.Value == "":
+			f.path = p.path
+			l.complain(f, "the name of a field must be plain text")
+		case slices.ContainsFunc(list, func(other place) bool { return other.name == f.name }):
+			l.complain(f, "given twice; keep one of them")
+		default:
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// texts returns the strings of a list.
+func (l *loader) texts(p place, purpose string) []string {
+	if !p.given() {
+		return nil
+	}
+	var list []string
+	for _, item := range l.list(p) {
+		if s, ok := l.required(item, purpose); ok {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// truth returns the truth value at p, false if it is not given.
+func (l *loader) truth(p place) bool {
+	if !p.given() {
+		return false
+	}
+	node := p.value()
+	if node.Kind != yaml.ScalarNode || node.ShortTag() != "!!bool" || node.Value != "true" && node.Value != "false" {
+		l.complain(p, "must be true or false, not %s", kindOf(node))
+		return false
+	}
+	return node.Value == "true"
 }
 
 // list returns the elements of p, which must be a sequence.

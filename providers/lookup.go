@@ -1,11 +1,16 @@
 package providers
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"counterfoil/classify"
+
+	"github.com/itchyny/gojq"
 )
 
 // A Freshness says how soon a lookup shows what has happened.
@@ -47,33 +52,102 @@ type Lookup struct {
 	At Position
 	// Consistency says what a miss is worth.
 	Consistency Consistency
+	// Permission is what a credential needs to ask, in words.
+	Permission string
+	// PagesMax is how many pages are asked for: 1 to 20.
+	PagesMax int
+	// GraphQL is set where the dialect builds the question and the answer.
+	GraphQL *GraphQLLookup
 
 	request   template
+	post      *program
+	fields    []Beside
 	found     *program
+	match     *program
+	absent    *program
+	partial   *program
 	body      *program
+	noBody    bool
 	status    int
+	answers   []Beside
 	notFound  []int
+	next      *program
+	param     string
+	byLink    bool
 	keyHeader string
+	// needsMarker and needsID say that the lookup is of no use without.
+	needsMarker, needsID bool
+	// byID says that it reads by the client's own id.
+	byID bool
+}
+
+// A GraphQLLookup says how to ask for what a mutation made.
+type GraphQLLookup struct {
+	// Field is the root field of the query, Arguments its arguments by name: $id,
+	// $key, $marker or a fixed text.
+	Field     string
+	Arguments []Beside
+	// Object is the field of the mutation's payload that holds what Field
+	// returns; empty where the payload is the object itself.
+	Object string
+	// Payload are values of the payload's other fields, as JSON.
+	Payload []Beside
 }
 
 // String returns the request as it was written, as in GET /effects/{key}.
-func (l *Lookup) String() string { return l.request.source }
+func (l *Lookup) String() string {
+	if l.GraphQL != nil {
+		return "GraphQL query of " + l.GraphQL.Field
+	}
+	return l.request.source
+}
 
-// Request returns the request to send to the upstream. It bears the headers of
-// q.Original that say who asks and in what scope, without those that belong to
-// its body, its key or its own preconditions. It fails when a placeholder has
-// no value: the lookup is inconclusive then. The error holds no value.
+// Request returns the first request to send to the upstream. It bears the
+// headers of q.Original that say who asks and in what scope, without those that
+// belong to its body, its key or its own preconditions. It fails when a
+// placeholder has no value: the lookup is inconclusive then. The error holds no
+// value.
 func (l *Lookup) Request(q Query) (*classify.Request, error) {
-	target, err := l.request.expand(q)
+	return l.page(context.Background(), &scope{q: &q}, "")
+}
+
+// page returns the request for one page of the answer.
+func (l *Lookup) page(ctx context.Context, sc *scope, base string) (*classify.Request, error) {
+	target, err := l.request.expand(ctx, sc, base)
 	if err != nil {
 		return nil, err
 	}
-	r := &classify.Request{Method: "GET", Target: target}
-	if q.Original != nil {
-		r.Upstream = q.Original.Upstream
-		r.Header = q.Original.Header.Without(l.belongsToOriginal)
+	if l.param != "" && sc.next != nil {
+		text, ok := textOf(sc.next)
+		if !ok {
+			return nil, errors.New("the page's cursor is neither text nor a number")
+		}
+		target = targetWith(target, l.param, text)
+	}
+	r := &classify.Request{Method: l.request.method, Target: target}
+	if o := sc.q.Original; o != nil {
+		r.Upstream = o.Upstream
+		r.Header = o.Header.Without(l.belongsToOriginal)
 	}
 	r.Header = r.Header.Set("Accept", "application/json").Set("Accept-Encoding", "identity")
+	for _, f := range l.fields {
+		r.Header = r.Header.Set(f.Name, f.Value)
+	}
+	if l.post == nil {
+		return r, nil
+	}
+	v, err := sc.run(ctx, l.post, nil)
+	if err != nil {
+		return nil, err
+	}
+	budget := documentBytesMax
+	if err := measure(v, depthMax, &budget); err != nil {
+		return nil, fmt.Errorf("the value of %s is %w", l.post.at, err)
+	}
+	if r.Body, err = gojq.Marshal(v); err != nil {
+		return nil, errors.New("the lookup's body cannot be written as JSON")
+	}
+	r.Header = r.Header.Set("Content-Type", "application/json")
 	return r, nil
 }
 
@@ -94,40 +168,124 @@ func (l *Lookup) belongsToOriginal(name string) bool {
 		strings.HasPrefix(name, "content-") || strings.HasPrefix(name, "if-") || strings.HasPrefix(name, "counterfoil-")
 }
 
-func (l *loader) lookup(p place, class classify.Class, key KeyPlacement) *Lookup {
+func (l *loader) lookup(p place, class classify.Class) *Lookup {
 	if !p.given() {
 		return nil
 	}
-	f, ok := l.mapping(p, "request", "found", "response", "not_found", "consistency")
+	f, ok := l.mapping(p, "request", "body", "headers", "found", "match", "response", "not_found", "incomplete", "paging", "consistency", "permission", "graphql")
 	if !ok {
 		return nil
 	}
 	if class == classify.Read || class == classify.Decision {
 		l.complain(p, "a %s has no effect to look for; leave this out", class)
 	}
-	k := &Lookup{At: l.at(p), Consistency: l.consistency(f["consistency"])}
-	if key.Where == InHeader {
-		k.keyHeader = strings.ToLower(key.Name)
+	k := &Lookup{At: l.at(p), Consistency: l.consistency(f["consistency"]), PagesMax: 1}
+	k.Permission, _ = l.text(f["permission"])
+	k.notFound, k.absent = l.absence(f["not_found"])
+	if f["graphql"].given() {
+		l.graphQLLookup(k, f)
+		return k
 	}
-	l.lookupRequest(k, f["request"])
-	k.found = l.program(f["found"], `a jq program that says whether the answer shows the effect, as in ".id != null"`)
-	k.notFound = l.absentStatuses(f["not_found"])
+	l.lookupRequest(k, f)
+	l.findings(k, p, f)
 	l.response(k, f["response"])
-	l.tellsCallsApart(k, p)
+	l.paging(k, f["paging"])
 	return k
 }
 
-func (l *loader) lookupRequest(k *Lookup, p place) {
-	source, ok := l.required(p, `say what to ask, as in "GET /effects/{key}"`)
+func (l *loader) graphQLLookup(k *Lookup, f map[string]place) {
+	for _, name := range []string{"request", "body", "headers", "found", "match", "response", "paging"} {
+		if f[name].given() {
+			l.complain(f[name], "means nothing beside graphql, which builds question and answer; leave it out")
+		}
+	}
+	g, ok := l.mapping(f["graphql"], "field", "arguments", "object", "payload")
 	if !ok {
 		return
 	}
-	request, err := compileTemplate(source)
+	k.GraphQL = &GraphQLLookup{Arguments: l.besides(g["arguments"]), Payload: l.besides(g["payload"])}
+	k.GraphQL.Field, _ = l.required(g["field"], "name the root field that reads what the mutation made")
+	k.GraphQL.Object, _ = l.text(g["object"])
+	if len(k.GraphQL.Arguments) == 0 {
+		l.complain(g["arguments"], "missing; say by what the object is read, as in {id: $id}")
+	}
+	for _, a := range k.GraphQL.Arguments {
+		k.needsID = k.needsID || a.Value == "$id"
+		k.needsMarker = k.needsMarker || a.Value == "$marker"
+	}
+	k.byID = k.needsID
+}
+
+func (l *loader) lookupRequest(k *Lookup, f map[string]place) {
+	source, ok := l.required(f["request"], `say what to ask, as in "GET /effects/{key}"`)
+	if !ok {
+		return
+	}
+	request, err := compileTemplate(l.at(f["request"]), source)
 	if err != nil {
-		l.complain(p, "%v", err)
+		l.complain(f["request"], "%v", err)
 		return
 	}
 	k.request = request
+	if f["body"].given() {
+		k.post = l.program(f["body"], "a jq program that makes the JSON body of the search")
+	}
+	if (request.method == "POST") != (k.post != nil) {
+		l.complain(f["body"], "a lookup by POST has a body, and one by GET has none")
+	}
+	k.fields = l.besides(f["headers"])
+	for _, h := range k.fields {
+		if !isToken(h.Name) || slices.Contains(notForKeys, strings.ToLower(h.Name)) && !strings.EqualFold(h.Name, "Accept") {
+			l.complain(f["headers"], "%q is no header that a lookup can set", h.Name)
+		}
+	}
+}
+
+// findings reads what an answer shows: found, or match.
+func (l *loader) findings(k *Lookup, p place, f map[string]place) {
+	switch {
+	case f["match"].given() && f["found"].given():
+		l.complain(f["match"], "found looks at a whole answer, match picks hits out of a list; keep one of them")
+	case f["match"].given():
+		k.match = l.program(f["match"], `a jq program that picks the hits, as in "[.data[] | select(.metadata.cf == $marker)]"`)
+	default:
+		k.found = l.program(f["found"], `a jq program that says whether the answer shows the effect, as in ".id != null"`)
+	}
+	if f["incomplete"].given() {
+		k.partial = l.program(f["incomplete"], "a jq program that is true where the answer does not show everything")
+	}
+	l.tellsCallsApart(k, p)
+	k.needsMarker = k.asksFor("marker")
+	k.needsID = k.asksFor("id")
+	k.byID = k.request.mentions("id")
+}
+
+func (k *Lookup) asksFor(name string) bool {
+	return k.request.mentions(name) || k.post != nil && k.post.mentions("$"+name) ||
+		k.found != nil && k.found.mentions("$"+name) || k.match != nil && k.match.mentions("$"+name)
+}
+
+func (l *loader) paging(k *Lookup, p place) {
+	if !p.given() {
+		return
+	}
+	f, ok := l.mapping(p, "next", "param", "link", "max_pages")
+	if !ok {
+		return
+	}
+	k.PagesMax = l.integer(f["max_pages"], 3, 1, 20)
+	k.byLink = l.truth(f["link"])
+	if f["next"].given() {
+		k.next = l.program(f["next"], "a jq program that yields the next page's cursor, or null")
+	}
+	k.param, _ = l.text(f["param"])
+	usesNext := k.request.mentions("next", "page") || k.post != nil && (k.post.mentions("$next") || k.post.mentions("$page"))
+	switch {
+	case k.byLink == (k.next != nil):
+		l.complain(p, "say how the next page is found: next, a jq program that yields its cursor, or link: true for the Link header; one of the two")
+	case k.next != nil && k.param == "" && !usesNext:
+		l.complain(f["param"], "missing; name the query parameter that takes the cursor, or use $next or $page in request or body")
+	}
 }
 
 func (l *loader) program(p place, purpose string) *program {
@@ -144,37 +302,41 @@ func (l *loader) program(p place, purpose string) *program {
 
 // tellsCallsApart complains of a lookup that would find the same for any call.
 func (l *loader) tellsCallsApart(k *Lookup, p place) {
-	if k.request.parts == nil || k.found == nil {
+	if k.request.parts == nil || k.found == nil && k.match == nil {
 		return
 	}
-	for _, part := range k.request.parts {
-		if part.name == "key" || part.name == "call" || part.name == "body" {
+	if k.request.mentions("body") {
+		return
+	}
+	for _, name := range []string{"key", "marker", "id", "uuid", "call", "request", "form", "query", "path"} {
+		if k.asksFor(name) {
 			return
 		}
 	}
-	if k.found.mentions("$key") || k.found.mentions("$call") || k.found.mentions("$request") {
-		return
-	}
-	l.complain(p, "finds the same for every call; put {key}, {call} or {body.…} into request, or $key, $call or $request into found")
+	l.complain(p, "finds the same for every call; put {key}, {marker}, {id}, {call} or {body.…} into request, or a variable of the same name into found or match")
 }
 
 // mayMeanAbsence are the statuses that a provider may give for an object that
 // does not exist. Every other says that the question was not answered.
 var mayMeanAbsence = []int{204, 400, 404, 410, 422}
 
-func (l *loader) absentStatuses(p place) []int {
+func (l *loader) absence(p place) (statuses []int, when *program) {
 	if !p.given() {
-		return nil
+		return nil, nil
 	}
-	f, ok := l.mapping(p, "status")
+	f, ok := l.mapping(p, "status", "when")
 	if !ok {
-		return nil
+		return nil, nil
+	}
+	if f["when"].given() {
+		when = l.program(f["when"], "a jq program over an answer that is true where it says that there is no such thing")
+	} else if !f["status"].given() {
+		l.complain(f["status"], "missing; list the statuses that mean absence, as in [404]")
+		return nil, nil
 	}
 	if !f["status"].given() {
-		l.complain(f["status"], "missing; list the statuses that mean absence, as in [404]")
-		return nil
+		return nil, when
 	}
-	var statuses []int
 	for _, item := range l.list(f["status"]) {
 		n := l.integer(item, 0, 100, 599)
 		if n == 0 {
@@ -186,7 +348,7 @@ func (l *loader) absentStatuses(p place) []int {
 		}
 		statuses = append(statuses, n)
 	}
-	return statuses
+	return statuses, when
 }
 
 func (l *loader) response(k *Lookup, p place) {
@@ -195,13 +357,18 @@ func (l *loader) response(k *Lookup, p place) {
 	if !p.given() {
 		return
 	}
-	f, ok := l.mapping(p, "status", "body")
+	f, ok := l.mapping(p, "status", "body", "headers")
 	if !ok {
 		return
 	}
 	k.status = l.integer(f["status"], 200, 200, 299)
+	k.answers = l.besides(f["headers"])
+	if source, isText := l.text(f["body"]); f["body"].given() && isText && source == "" {
+		k.noBody = true
+		return
+	}
 	if k.status >= 204 && k.status <= 206 {
-		l.complain(f["status"], "%d cannot bear the body of a recovered answer; use the status that the provider gives at first", k.status)
+		l.complain(f["status"], "%d cannot bear the body of a recovered answer; use the status that the provider gives at first, and body: '' where it has none", k.status)
 	}
 	if f["body"].given() {
 		k.body = l.program(f["body"], `a jq program that makes the answer's body, as in "."`)

@@ -32,20 +32,20 @@ func TestNoStrategyWhereTheOperationMayNotBeWhatItSeems(t *testing.T) {
 		"/tickets/1?a=/../b": 1, "/tickets/%2e%2e/refunds": 0, "/tickets/..%2Frefunds": 0, "/tickets/;/refunds": 0,
 	} {
 		r := &classify.Request{Method: "POST", Target: target}
-		if got := create.Strategies(r, classify.Effect); len(got) != want {
+		if got := (&Reading{Operation: create}).Strategies(r, classify.Effect); len(got) != want {
 			t.Errorf("%s: got %v", target, got)
 		}
 	}
 	overridden := &classify.Request{Method: "POST", Target: "/tickets", Header: classify.Header{{Name: "X-HTTP-Method-Override", Value: "PATCH"}}}
-	if got := create.Strategies(overridden, classify.Effect); got != nil {
+	if got := (&Reading{Operation: create}).Strategies(overridden, classify.Effect); got != nil {
 		t.Errorf("with another method asked for: got %v", got)
 	}
 	charge := &tickets(t).Operations[1]
 	r := &classify.Request{Method: "POST", Target: "/charges"}
-	if got := charge.Strategies(r, classify.Effect); got != nil {
+	if got := (&Reading{Operation: charge}).Strategies(r, classify.Effect); got != nil {
 		t.Errorf("an effect is resent as if it were keyed: %v", got)
 	}
-	if got := charge.Strategies(r, classify.Keyed); len(got) != 1 {
+	if got := (&Reading{Operation: charge}).Strategies(r, classify.Keyed); len(got) != 1 {
 		t.Errorf("got %v", got)
 	}
 }

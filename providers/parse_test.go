@@ -93,7 +93,7 @@ func TestParseReadsEveryField(t *testing.T) {
 		!reflect.DeepEqual(mail.Methods, []string{"POST", "PUT"}) {
 		t.Errorf("mail: got %+v", mail)
 	}
-	if want := (KeyPlacement{Where: InJSON, Name: "/meta/key"}); mail.Key != want {
+	if want := (Placement{Place: "json", Name: "/meta/key"}); mail.Key.Placement != want {
 		t.Errorf("key: got %v, want %v", mail.Key, want)
 	}
 	if mail.Retention != 90*time.Minute || mail.Quiesce != QuiesceUnsaid {
@@ -119,10 +119,10 @@ func TestWhatIsNotGivenHasADefault(t *testing.T) {
 	if got := a.Operations[0].Quiesce; got != 0 {
 		t.Errorf("a quiesce of 0 became %v", got)
 	}
-	if got := a.Operations[1].Key; got != DefaultKey() {
+	if got := a.Operations[1].Key; got.Place != "header" || got.Name != DefaultKey().Name {
 		t.Errorf("key: got %v", got)
 	}
-	if got := a.Operations[3].Key; got != (KeyPlacement{}) {
+	if got := a.Operations[3].Key; got != nil {
 		t.Errorf("a read bears a key: %v", got)
 	}
 	bare := mustParse(t, `[{name: a, class: effect, lookup: {request: "GET /x/{key}", found: "true"}}]`).Operations[0]

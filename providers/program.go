@@ -29,9 +29,6 @@ const (
 	numberBytesMax = 1000
 )
 
-// variables are what a program knows beside its input, in this order.
-var variables = []string{"$key", "$run", "$turn", "$call", "$request"}
-
 // A program is a compiled jq program. It has no environment, no further input
 // and no modules.
 type program struct {
@@ -106,8 +103,20 @@ func (p *program) check(ctx context.Context, v any) error {
 	return p.failure("failed on this answer")
 }
 
-func (p *program) failure(what string) error {
-	return fmt.Errorf("the program at %s %s", p.at, what)
+func (p *program) failure(what string) error { return &programError{p.at, what} }
+
+// A programError says that a program failed on what it was given, which is never
+// part of the text.
+type programError struct {
+	at   Position
+	what string
+}
+
+func (e *programError) Error() string { return fmt.Sprintf("the program at %s %s", e.at, e.what) }
+
+func isProgramFailure(err error) bool {
+	var e *programError
+	return errors.As(err, &e)
 }
 
 // parseDocument reads one JSON value, numbers as they are written.

@@ -1,6 +1,8 @@
 package providers
 
 import (
+	"strings"
+
 	"counterfoil/classify"
 )
 
@@ -11,23 +13,73 @@ type Reading struct {
 	Operation *Operation
 	// Content is what a dialect read, nil if none did.
 	Content Content
+	// Undecided says why it is not known which operation the request is, where a
+	// program failed on it; empty where it is known.
+	Undecided string
+
+	basePath string
+	errors   []errorRow
 }
 
 // Read finds out what r is. An adapter that is nil knows nothing. The Reading is
 // never nil.
 func (a *Adapter) Read(r *classify.Request) (*Reading, *Refusal) {
 	rd := &Reading{}
-	if a == nil {
-		return rd, nil
+	for part := a; part != nil; part = part.next {
+		for _, d := range part.bound {
+			if rd.Content != nil {
+				break
+			}
+			content, refusal := d.Read(r)
+			if refusal != nil {
+				return rd, refusal
+			}
+			rd.Content = content
+		}
 	}
-	rd.Operation = a.Match(r)
+	f := &facts{r: r, content: rd.Content}
+	for part := a; part != nil; part = part.next {
+		f.scope = nil
+		op := part.find(f)
+		if f.failed != nil {
+			rd.Undecided = f.failed.Error()
+			return rd, nil
+		}
+		if op != nil {
+			rd.Operation, rd.basePath, rd.errors = op, part.base, part.errors
+			return rd, nil
+		}
+	}
 	return rd, nil
 }
 
+// Recall reads a request on record, which was found to be the operation of that
+// name: conditions are not asked again, since its secrets may be gone.
+func (a *Adapter) Recall(r *classify.Request, operation string) *Reading {
+	rd, _ := a.Read(r) // what must not be sent was not
+	if operation == "" || rd.Operation != nil && rd.Operation.Name == operation {
+		return rd
+	}
+	for part := a; part != nil; part = part.next {
+		for i := range part.Operations {
+			if part.Operations[i].Name == operation {
+				return &Reading{Operation: &part.Operations[i], Content: rd.Content, basePath: part.base, errors: part.errors}
+			}
+		}
+	}
+	return rd
+}
+
 // Class is what the request does, as far as operation or content say; 0 if they
-// do not.
+// do not. Where a program could not say, it is the strictest that its method
+// may be.
 func (rd *Reading) Class() classify.Class {
 	switch {
+	case rd.Undecided != "":
+		return classify.Effect
+	case rd.Operation != nil && rd.Content != nil && rd.Content.Class() > rd.Operation.Class && rd.Operation.Class == classify.Read:
+		// What only reads says nothing against a content that knows better.
+		return rd.Content.Class()
 	case rd.Operation != nil:
 		return rd.Operation.Class
 	case rd.Content != nil:
@@ -49,44 +101,6 @@ func (rd *Reading) Identity() (Identity, error) {
 		return i.Identity()
 	}
 	return Identity{}, nil
-}
-
-// Print returns r as its fingerprint is to be taken: without what stamping
-// replaces, and as its dialect has it.
-func (rd *Reading) Print(r *classify.Request) *classify.Request {
-	if p, ok := rd.Content.(Printer); ok {
-		return p.Print(r)
-	}
-	return r
-}
-
-// Stamps are what a request bears of ours.
-type Stamps struct {
-	// Key is the provider key, or the client's own; after Stamp it is what was
-	// placed. Marker is the call's provider key always: no client's choice is
-	// hard enough to guess.
-	Key, Marker string
-}
-
-// Stamp returns a copy of r that bears what the operation says, and what was
-// placed as its key. It fails where something cannot go where it must: nothing
-// may be sent then.
-func (rd *Reading) Stamp(r *classify.Request, s Stamps) (classify.Request, Stamps, error) {
-	placement := DefaultKey()
-	if rd.Operation != nil && rd.Operation.Key != (KeyPlacement{}) {
-		placement = rd.Operation.Key
-	}
-	out, err := placement.Place(r, s.Key)
-	return out, s, err
-}
-
-// Watch returns what judges an answer to the request by its body, nil where its
-// status says all.
-func (rd *Reading) Watch(q Query, h Head, isResend bool) Watcher {
-	if w, ok := rd.Content.(Watchable); ok {
-		return w.Watch(h)
-	}
-	return nil
 }
 
 // Reply makes of an answer on record the one that this request expects.
@@ -111,4 +125,55 @@ func (rd *Reading) Refuse(problem []byte, text string) (Answer, bool) {
 		return p.Refuse(problem, text), true
 	}
 	return Answer{}, false
+}
+
+// ScopeOf returns what of the request says on whose behalf it is, in one text:
+// the adapter's scope headers with their values. Empty is none.
+func (a *Adapter) ScopeOf(h classify.Header) string {
+	var b strings.Builder
+	for part := a; part != nil; part = part.next {
+		for _, name := range part.ScopeHeaders {
+			for _, v := range h.Values(name) {
+				b.WriteString(strings.ToLower(name) + "\x00" + v + "\x00")
+			}
+		}
+	}
+	return b.String()
+}
+
+// Match returns the first operation that r is, or nil if it is none.
+func (a *Adapter) Match(r *classify.Request) *Operation {
+	f := facts{r: r}
+	return a.find(&f)
+}
+
+// find returns the first operation of this part that the request is.
+func (a *Adapter) find(f *facts) *Operation {
+	candidates, named := a.byMethod[f.r.Method]
+	if !named {
+		candidates = a.anyMethod
+	}
+	path := f.r.Path()
+	if a.base != "" {
+		path = a.base + path
+	}
+	for i := range candidates {
+		c := &candidates[i]
+		if !strings.HasPrefix(path, c.prefix) || !c.op.path.Matches(f.r.Method, path) {
+			continue
+		}
+		if c.op.when.areNone() {
+			return c.op
+		}
+		if f.scope == nil {
+			f.scope = &scope{q: &Query{Original: f.r}, base: a.base}
+		}
+		if c.op.when.holds(f) {
+			return c.op
+		}
+		if f.failed != nil {
+			return nil
+		}
+	}
+	return nil
 }

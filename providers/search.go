@@ -2,6 +2,11 @@ package providers
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
 
 	"counterfoil/classify"
 )
@@ -10,15 +15,25 @@ import (
 // hand the whole answer to Take, until Next says that it is over. It is used by
 // one goroutine.
 type Search struct {
+	rd      *Reading
 	lookup  *Lookup
-	query   Query
+	scope   *scope
+	base    string
+	asked   string
+	link    string
+	pages   int
 	finding Finding
 	over    bool
 }
 
-// Search begins to ask whether the call q was made.
+// Search begins to ask whether the call q was made. The operation has a lookup.
 func (rd *Reading) Search(q Query) *Search {
-	return &Search{lookup: rd.Operation.Lookup, query: q}
+	s := &Search{rd: rd, lookup: rd.Operation.Lookup}
+	s.scope = &scope{q: &q, id: rd.id(q.Original), base: rd.basePath}
+	if q.Original != nil {
+		s.base = rd.Operation.prefix(rd.basePath + q.Original.Path())
+	}
+	return s
 }
 
 // Next returns the request to send next, or false when the search is over.
@@ -26,20 +41,172 @@ func (s *Search) Next() (*classify.Request, bool) {
 	if s.over {
 		return nil, false
 	}
-	r, err := s.lookup.Request(s.query)
+	s.scope.page = s.pages + 1
+	r, err := s.request()
+	if err == nil {
+		r.Target, err = withoutBase(r.Target, s.rd.basePath)
+	}
 	if err != nil {
-		s.over = true
-		s.finding = inconclusive("%v", err)
-		s.finding.Lasting = true
+		s.end(inconclusive("%v", err))
+		s.finding.Lasting, s.finding.Stuck = true, isProgramFailure(err)
 		return nil, false
 	}
+	s.asked = r.Target
 	return r, true
 }
 
+func (s *Search) request() (*classify.Request, error) {
+	switch {
+	case s.lookup.GraphQL != nil:
+		seeker, ok := s.rd.Content.(Seeker)
+		if !ok {
+			return nil, errNoDialect
+		}
+		q := *s.scope.q
+		q.ID = s.scope.id
+		return seeker.Seek(s.lookup, &q)
+	case s.link != "":
+		r, err := s.lookup.page(context.Background(), s.scope, s.base)
+		if err == nil {
+			r.Target = s.link
+		}
+		return r, err
+	}
+	return s.lookup.page(context.Background(), s.scope, s.base)
+}
+
+// withoutBase makes a target on the host one that is relative to the upstream's
+// URL.
+func withoutBase(target, base string) (string, error) {
+	rest, ok := strings.CutPrefix(target, base)
+	if !ok || base != "" && rest != "" && rest[0] != '/' && rest[0] != '?' {
+		return "", errors.New("the lookup's path lies outside the upstream's url")
+	}
+	return rest, nil
+}
+
+func (s *Search) end(f Finding) { s.finding, s.over = f, true }
+
 // Take judges the whole answer to the request that Next returned last.
 func (s *Search) Take(ctx context.Context, a Answer) {
-	s.over = true
-	s.finding = s.lookup.Judge(ctx, s.query, a)
+	s.pages++
+	if s.lookup.GraphQL != nil {
+		s.takeInDialect(ctx, a)
+		return
+	}
+	f, document := s.lookup.judge(ctx, s.scope, a)
+	if f.Discovery != Absent || document == nil {
+		s.end(f)
+		return
+	}
+	if p := s.lookup.partial; p != nil {
+		v, err := s.scope.run(ctx, p, document)
+		switch {
+		case err != nil:
+			s.end(stuck(err))
+			return
+		case v == true:
+			s.endUndecided("the lookup's answer does not show everything")
+			return
+		}
+	}
+	more, err := s.advance(ctx, a, document)
+	switch {
+	case err != nil:
+		s.end(inconclusive("%v", err))
+		s.finding.Lasting, s.finding.Stuck = true, isProgramFailure(err)
+	case !more:
+		s.end(f)
+	case s.pages >= s.lookup.PagesMax:
+		s.endUndecided(fmt.Sprintf("the effect is not on the first %d pages, and there are more", s.pages))
+	}
+}
+
+func (s *Search) endUndecided(reason string) {
+	s.end(inconclusive("%s", reason))
+	s.finding.Lasting = true
+}
+
+func (s *Search) takeInDialect(ctx context.Context, a Answer) {
+	seeker, ok := s.rd.Content.(Seeker)
+	if !ok {
+		s.endUndecided(errNoDialect.Error())
+		return
+	}
+	if slices.Contains(s.lookup.notFound, a.Status) {
+		s.end(Finding{Discovery: Absent, Reason: fmt.Sprintf("the lookup was answered %d", a.Status)})
+		return
+	}
+	if l := s.lookup; l.absent != nil {
+		if document, _, err := documentOf(a); err == nil {
+			v, failed := s.scope.run(ctx, l.absent, document)
+			switch {
+			case failed != nil:
+				s.end(stuck(failed))
+				return
+			case v == true:
+				s.end(Finding{Discovery: Absent, Reason: "the lookup's answer says that there is no such thing"})
+				return
+			}
+		}
+	}
+	if a.Status != 200 {
+		s.end(inconclusive("the lookup was answered %d, which shows nothing%s", a.Status, hint(a.Status)))
+		return
+	}
+	q := *s.scope.q
+	q.ID = s.scope.id
+	s.end(seeker.Sought(ctx, s.lookup, &q, a))
+}
+
+// advance finds the next page: false where there is none. A page that leads to
+// itself is none: endless lists end.
+func (s *Search) advance(ctx context.Context, a Answer, document any) (more bool, err error) {
+	switch {
+	case s.lookup.byLink:
+		next, err := s.nextLink(a)
+		if err != nil || next == "" {
+			return false, err
+		}
+		s.link = next
+		return next != s.asked, nil
+	case s.lookup.next == nil:
+		return false, nil
+	}
+	v, err := s.scope.run(ctx, s.lookup.next, document)
+	if err != nil {
+		return false, err
+	}
+	if v == nil || v == "" || v == false || v == s.scope.next {
+		return false, nil
+	}
+	if _, ok := textOf(v); !ok {
+		return false, s.lookup.next.failure("yielded what is no cursor: neither text nor a number")
+	}
+	s.scope.next = v
+	return true, nil
+}
+
+// nextLink is the target of the Link with rel=next (RFC 8288), which has to lead
+// to the same host: only its path and query count.
+func (s *Search) nextLink(a Answer) (string, error) {
+	for _, field := range a.Header.Values("Link") {
+		for link := range strings.SplitSeq(field, ",") {
+			target, params, ok := strings.Cut(strings.TrimSpace(link), ">")
+			if !ok || !strings.HasPrefix(target, "<") || !strings.Contains(strings.ReplaceAll(params, `"`, ""), "rel=next") {
+				continue
+			}
+			u, err := url.Parse(target[1:])
+			if err != nil || u.Path == "" {
+				return "", errors.New("the next page's link cannot be read")
+			}
+			if err := checkSegments(u.RequestURI()); err != nil || len(u.RequestURI()) > targetBytesMax {
+				return "", errors.New("the next page's link leads elsewhere")
+			}
+			return u.RequestURI(), nil
+		}
+	}
+	return "", nil
 }
 
 // Finding is what the search came to. It is to be asked once Next says that it

@@ -1,11 +1,13 @@
 package providers
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"counterfoil/classify"
 )
@@ -15,44 +17,55 @@ const targetBytesMax = 8 << 10
 
 // A Query is what a lookup may know of the call that it asks about.
 type Query struct {
-	// Key is the provider key exactly as the provider was sent it.
-	Key string
+	// Key is the provider key exactly as the provider was sent it, Marker the
+	// call's provider key always.
+	Key, Marker string
+	// ID is what the request bears as the client's own id, for dialects.
+	ID string
 	// Run, Turn and Call are the call's identity.
 	Run, Turn, Call string
-	// Original is the request whose effect is in doubt, with the headers that
-	// the lookup is to be made with: those of the replaying request where there
-	// is one. It may be nil for a lookup that uses no {body.…} and no $request.
+	// SentAt is when the call was first sent.
+	SentAt time.Time
+	// Original is the request whose effect is in doubt, as it was recorded, with
+	// the headers that the lookup is to be made with: those of the replaying
+	// request where there is one. It may be nil for a lookup that uses nothing of
+	// it.
 	Original *classify.Request
 }
 
 // A template is the target of a lookup with placeholders in it.
 type template struct {
 	source string
+	method string
 	parts  []part
 }
 
 // A part is literal text, or a placeholder if name is set. Pointer leads into
-// the request's JSON body where the name is body.
+// the request's JSON body where the name is body; program yields the value where
+// the name is jq.
 type part struct {
 	literal string
 	name    string
 	pointer []string
+	program *program
 }
 
-func compileTemplate(source string) (template, error) {
+func compileTemplate(at Position, source string) (template, error) {
 	t := template{source: source}
 	method, target, ok := strings.Cut(source, " ")
 	switch {
 	case !ok || target == "":
 		return t, errors.New(`write a method and a target, as in "GET /effects/{key}"`)
-	case method != "GET":
-		return t, fmt.Errorf("method %q is not supported yet; a lookup is a GET", method)
-	case !strings.HasPrefix(target, "/") || strings.HasPrefix(target, "//"):
-		return t, errors.New(`the target begins with one "/" and is relative to the upstream's url`)
+	case method != "GET" && method != "POST":
+		return t, fmt.Errorf("method %q cannot be a lookup's: write GET, or POST for a search that is one", method)
+	case !strings.HasPrefix(target, "/") && !strings.HasPrefix(target, "{base}/") || strings.HasPrefix(target, "//"):
+		return t, errors.New(`the target begins with one "/", or with {base}`)
 	}
+	t.method = method
 	for target != "" {
 		literal, rest, open := strings.Cut(target, "{")
-		if err := checkLiteral(literal); err != nil {
+		literal, err := encodeLiteral(literal)
+		if err != nil {
 			return t, err
 		}
 		if literal != "" {
@@ -61,11 +74,11 @@ func compileTemplate(source string) (template, error) {
 		if !open {
 			break
 		}
-		name, rest, closed := strings.Cut(rest, "}")
+		name, rest, closed := cutPlaceholder(rest)
 		if !closed {
 			return t, errors.New("a { is not closed")
 		}
-		p, err := placeholder(name)
+		p, err := placeholder(at, name)
 		if err != nil {
 			return t, err
 		}
@@ -75,13 +88,47 @@ func compileTemplate(source string) (template, error) {
 	return t, err
 }
 
-func placeholder(name string) (part, error) {
+// cutPlaceholder ends at the } that closes the {, past those inside jq's own
+// braces and strings.
+func cutPlaceholder(text string) (name, rest string, closed bool) {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{':
+			depth++
+		case c == '}' && depth > 0:
+			depth--
+		case c == '}':
+			return text[:i], text[i+1:], true
+		}
+	}
+	return "", "", false
+}
+
+// encodeLiteral percent-encodes what is plain to people and not allowed in a
+// query, as the brackets of created[gte].
+func encodeLiteral(s string) (string, error) {
+	s = strings.NewReplacer("[", "%5B", "]", "%5D", " ", "%20", `"`, "%22", "|", "%7C").Replace(s)
+	return s, checkLiteral(s)
+}
+
+var plainNames = []string{"key", "marker", "id", "run", "turn", "call", "base"}
+
+func placeholder(at Position, name string) (part, error) {
 	field, inBody := strings.CutPrefix(name, "body.")
 	switch {
-	case slices.Contains([]string{"key", "run", "turn", "call"}, name):
+	case slices.Contains(plainNames, name):
 		return part{name: name}, nil
+	case !inBody && strings.Contains(name, "$"):
+		compiled, err := compileProgram(at, name)
+		return part{name: "jq", program: compiled}, err
 	case !inBody || field == "":
-		return part{}, fmt.Errorf("{%s} stands for nothing; there are {key}, {run}, {turn}, {call}, {body.NAME} and {body./json/pointer}", name)
+		return part{}, fmt.Errorf("{%s} stands for nothing; there are {%s}, {body.NAME}, {body./json/pointer} and jq such as {$path[1]}", name, strings.Join(plainNames, "}, {"))
 	case strings.HasPrefix(field, "/"):
 		if err := checkPointer(field); err != nil {
 			return part{}, fmt.Errorf("{%s}: %w", name, err)
@@ -117,11 +164,12 @@ func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
-// expand fills the placeholders. An error names a placeholder, never a value.
-func (t template) expand(q Query) (string, error) {
+// expand fills the placeholders. An error names a placeholder, never a value; a
+// *programError says that a program failed.
+func (t template) expand(ctx context.Context, sc *scope, base string) (string, error) {
 	return t.target(func(p part) (string, error) {
-		v, err := p.value(q)
-		if err == nil && v == "" {
+		v, err := p.value(ctx, sc, base)
+		if err == nil && v == "" && p.name != "base" {
 			err = errors.New("it is empty, and would ask about something else")
 		}
 		if err != nil {
@@ -141,6 +189,10 @@ func (t template) target(value func(part) (string, error)) (string, error) {
 		v, err := value(p)
 		if err != nil {
 			return "", err
+		}
+		if p.name == "base" {
+			b.WriteString(v)
+			continue
 		}
 		b.WriteString(escape(v))
 	}
@@ -164,8 +216,11 @@ func checkSegments(target string) error {
 }
 
 func (p part) String() string {
-	if p.name == "body" {
+	switch p.name {
+	case "body":
 		return "{body." + pointerText(p.pointer) + "}"
+	case "jq":
+		return "{" + p.program.source + "}"
 	}
 	return "{" + p.name + "}"
 }
@@ -178,18 +233,48 @@ func pointerText(names []string) string {
 	return b.String()
 }
 
-func (p part) value(q Query) (string, error) {
+func (p part) value(ctx context.Context, sc *scope, base string) (string, error) {
 	switch p.name {
 	case "key":
-		return q.Key, nil
+		return sc.q.Key, nil
+	case "marker":
+		return sc.q.Marker, nil
+	case "id":
+		return sc.id, nil
 	case "run":
-		return q.Run, nil
+		return sc.q.Run, nil
 	case "turn":
-		return q.Turn, nil
+		return sc.q.Turn, nil
 	case "call":
-		return q.Call, nil
+		return sc.q.Call, nil
+	case "base":
+		return base, nil
+	case "jq":
+		v, err := sc.run(ctx, p.program, nil)
+		if err != nil {
+			return "", err
+		}
+		text, ok := textOf(v)
+		if !ok {
+			return "", errors.New("it is not a string, a number or a truth value")
+		}
+		return text, nil
 	}
-	return bodyValue(q.Original, p.pointer)
+	return bodyValue(sc.q.Original, p.pointer)
+}
+
+// mentions reports whether a placeholder asks for one of the names, $name in jq
+// included.
+func (t *template) mentions(names ...string) bool {
+	for i := range t.parts {
+		p := &t.parts[i]
+		for _, name := range names {
+			if p.name == name || p.program != nil && p.program.mentions("$"+name) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // bodyValue returns a string, number or truth value of the request's body as

@@ -26,7 +26,7 @@ func Warnings(a *Adapter) []string {
 		if op.Lookup.Consistency.Kind == Unproven {
 			warn(op.Lookup.At, "without consistency (strong or lag) its absence proves nothing: what the lookup does not find becomes unknown")
 		}
-		if op.Lookup.found.yieldsNoTruth() {
+		if op.Lookup.found != nil && op.Lookup.found.yieldsNoTruth() {
 			warn(op.Lookup.found.at, "only true and false count, and this may well yield neither; compare it with something, as in .id != null")
 		}
 	}
@@ -44,7 +44,7 @@ func (a *Adapter) shadowing(i int) string {
 	var names []string
 	for _, method := range methods {
 		first := slices.IndexFunc(a.Operations[:i], func(earlier Operation) bool {
-			takes := len(earlier.Methods) == 0 || slices.Contains(earlier.Methods, method)
+			takes := earlier.when.areNone() && (len(earlier.Methods) == 0 || slices.Contains(earlier.Methods, method))
 			return takes && earlier.path.Covers(&op.path)
 		})
 		if first < 0 {

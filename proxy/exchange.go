@@ -13,6 +13,7 @@ import (
 	"counterfoil/classify"
 	"counterfoil/internal/journal"
 	"counterfoil/keystore"
+	"counterfoil/providers"
 
 	"github.com/valyala/fasthttp"
 )
@@ -26,6 +27,8 @@ type exchange struct {
 	namespace string
 	route     route
 	claim     claim
+	// reading is what the journal has made of the request; nil before that.
+	reading *providers.Reading
 	// about is what a request to the sidecar itself is about, as far as that is
 	// known; its parts may be empty.
 	about keystore.Key
@@ -158,8 +161,19 @@ func (x *exchange) admit(target string) *journal.Refusal {
 	if wantsUpgrade(x.header) {
 		return &journal.Refusal{Problem: UpgradeUnsupported, Detail: "WebSocket and other upgrades cannot be journaled and are not passed on. Connect to the provider itself."}
 	}
+	if refusal := x.identify(identity{}); refusal != nil {
+		return refusal
+	}
+	if x.bodyBytes > BodyBytesMax {
+		return tooLarge
+	}
+	return nil
+}
+
+// identify settles whose the request is. Content is what its body says.
+func (x *exchange) identify(content identity) *journal.Refusal {
 	var err error
-	if x.claim, err = identify(x.route.identity, x.header, x.run); err != nil {
+	if x.claim, err = identify(x.route.identity, content, x.header, x.run); err != nil {
 		detail := sentence(err)
 		if errors.As(err, new(partError)) {
 			detail += " Each part of an identity is 1 to 256 bytes of UTF-8, percent-encoded where it is not plain ASCII."
@@ -174,9 +188,6 @@ func (x *exchange) admit(target string) *journal.Refusal {
 		// Two tenants may have chosen the same key, and the provider would take
 		// them for one: it gets a key made of the namespace too.
 		x.claim.ownKey, x.claim.ownKeyRaw = "", ""
-	}
-	if x.bodyBytes > BodyBytesMax {
-		return tooLarge
 	}
 	return nil
 }

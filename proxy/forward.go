@@ -11,6 +11,7 @@ import (
 	"counterfoil/classify"
 	"counterfoil/internal/journal"
 	"counterfoil/keystore"
+	"counterfoil/providers"
 )
 
 // forward carries a request for an upstream out.
@@ -22,9 +23,20 @@ func (x *exchange) forward(ctx context.Context) {
 		x.refuse(refusal)
 		return
 	}
+	request := x.request(body)
+	question, unsent := x.journal.Read(&request)
+	x.reading = question.Reading
+	if unsent != nil {
+		x.refuseUnread(unsent)
+		return
+	}
+	if refusal := x.identifyContent(); refusal != nil {
+		x.refuse(refusal)
+		return
+	}
 	call := journal.Call{
-		Key: x.key(), OwnKey: x.claim.ownKey, OwnKeyRaw: x.claim.ownKeyRaw,
-		Fence: x.claim.fence, FlowVersion: x.claim.flowVersion, Request: x.request(body),
+		Key: x.key(), Reading: x.reading, OwnKey: x.claim.ownKey, OwnKeyRaw: x.claim.ownKeyRaw,
+		Fence: x.claim.fence, FlowVersion: x.claim.flowVersion, Request: request,
 		Alive: x.conn.present,
 	}
 	var asked bool
@@ -33,8 +45,8 @@ func (x *exchange) forward(ctx context.Context) {
 		// as a person takes.
 		call.HeldWait = call.Wait
 	}
-	class, journaled := x.journal.Class(&call.Request)
-	if class == classify.Read && !journaled && !x.wantsRecord() && !x.wasJournaled(ctx) {
+	passes := x.reading.Passes()
+	if passes || question.Class == classify.Read && !question.Journaled && !x.wantsRecord() && !x.wasJournaled(ctx) {
 		x.pass(ctx, &call.Request)
 		return
 	}
@@ -50,6 +62,35 @@ func (x *exchange) forward(ctx context.Context) {
 	reply := x.journal.Do(ctx, &call, s)
 	x.claim.call = call.Key.Call
 	x.journal.Ended(reply, x.conclude(ctx, s, reply))
+}
+
+// identifyContent takes what the request's content says about whose it is into
+// account: after path and header fields, before baggage.
+func (x *exchange) identifyContent() *journal.Refusal {
+	said, err := x.reading.Identity()
+	if err != nil {
+		return &journal.Refusal{Problem: InvalidKey, Detail: sentence(err) + " Nothing was sent."}
+	}
+	if said == (providers.Identity{}) {
+		return nil
+	}
+	return x.identify(identity{run: said.Run, turn: said.Turn, call: said.Call})
+}
+
+// refuseUnread answers for a request that must not be sent, as its content shows.
+func (x *exchange) refuseUnread(r *providers.Refusal) {
+	if r.Answer == nil {
+		x.refuse(&journal.Refusal{Problem: journal.InvalidRequest, Detail: r.Reason + " Nothing was sent."})
+		return
+	}
+	x.answerOwn(r.Answer, journal.InvalidRequest)
+}
+
+// answerOwn answers in the client's dialect, on the sidecar's own account.
+func (x *exchange) answerOwn(a *providers.Answer, problem journal.Problem) {
+	own := classify.Header{{Name: "Counterfoil-Outcome", Value: string(journal.Refused)}}
+	_ = x.whole(&answer{status: a.Status, header: a.Header, length: int64(len(a.Body)), own: own}, a.Body) // the connection is closed then
+	x.aside(journal.Refused, problem)
 }
 
 // counted says what is known of a call that its agent has no id for.

@@ -55,9 +55,9 @@ var (
 )
 
 // identify takes the identity together: the path first, then Counterfoil's own
-// header fields, then baggage, then for the call alone the Idempotency-Key
-// (design section 3.2). defaultRun may be empty.
-func identify(path identity, h classify.Header, defaultRun string) (claim, error) {
+// header fields, then what the body says, then baggage, then for the call alone
+// the Idempotency-Key (design section 3.2). defaultRun may be empty.
+func identify(path, content identity, h classify.Header, defaultRun string) (claim, error) {
 	fields, flowVersion, err := fieldIdentity(h)
 	if err != nil {
 		return claim{}, err
@@ -67,7 +67,7 @@ func identify(path identity, h classify.Header, defaultRun string) (claim, error
 		return claim{}, err
 	}
 	c := claim{flowVersion: flowVersion}
-	for _, source := range [...]*identity{&path, &fields, &baggage} {
+	for _, source := range [...]*identity{&path, &fields, &content, &baggage} {
 		c.fill(source)
 	}
 	named := c.run != "" || c.turn != "" || c.call != ""

@@ -59,7 +59,7 @@ func TestIdentity(t *testing.T) {
 		{"nothing", identity{}, nil, "", ":-:", ""},
 		{"a call without a run", identity{}, headerOf(c, "c"), "", ":-:c", ""},
 	} {
-		got, err := identify(row.path, row.header, row.run)
+		got, err := identify(row.path, identity{}, row.header, row.run)
 		if err != nil {
 			t.Errorf("%s: %v", row.name, err)
 			continue
@@ -94,7 +94,7 @@ func TestIdentityRefused(t *testing.T) {
 		headerOf("Idempotency-Key", `""`),
 		headerOf("Idempotency-Key", "a", "idempotency-key", "b"),
 	} {
-		if c, err := identify(identity{}, h, ""); err == nil {
+		if c, err := identify(identity{}, identity{}, h, ""); err == nil {
 			t.Errorf("%q gave %+v", h, c)
 		}
 	}
@@ -182,7 +182,7 @@ func FuzzIdentity(f *testing.F) {
 	f.Add("Idempotency-Key", `"a\"b"`, "counterfoil.call=%20")
 	f.Fuzz(func(t *testing.T, name, value, baggage string) {
 		h := headerOf(name, value, "baggage", baggage, "Counterfoil-Call", "c")
-		c, err := identify(identity{}, h, "")
+		c, err := identify(identity{}, identity{}, h, "")
 		if err != nil {
 			return
 		}
@@ -221,7 +221,7 @@ func BenchmarkRoute(b *testing.B) {
 		}
 		x := &exchange{Server: s, conn: &conn{}, header: head}
 		x.route, _ = x.findRoute("/tickets/v1/refunds?x=1")
-		if x.claim, err = identify(x.route.identity, head, ""); err != nil {
+		if x.claim, err = identify(x.route.identity, identity{}, head, ""); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -15,7 +15,7 @@ func (x *exchange) pass(ctx context.Context, r *classify.Request) {
 	defer cancel()
 	stop := x.conn.watch(cancel)
 	defer stop()
-	resp := x.journal.Pass(ctx, r)
+	resp := x.journal.Pass(ctx, r, x.reading)
 	if resp.Evidence != classify.Answered {
 		x.refuse(unanswered(resp))
 		return

@@ -2,14 +2,11 @@ package proxy
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 
-	"counterfoil/classify"
 	"counterfoil/internal/journal"
 	"counterfoil/internal/view"
 	"counterfoil/keystore"
@@ -28,7 +25,7 @@ func (x *exchange) putPlan(ctx context.Context, k keystore.Key, query url.Values
 	if err := plan.Validate(); err != nil {
 		return invalid("%s.", err)
 	}
-	if plan.Digest, err = digestOf(plan); err != nil {
+	if err := plan.SetDigest(); err != nil {
 		return invalid("%s.", err)
 	}
 	isNew, err := x.records.PutPlan(ctx, plan, guard)
@@ -115,31 +112,6 @@ func readPlannedCalls(raw []byte, kept func([]byte) []byte) ([]keystore.PlannedC
 		calls = append(calls, c)
 	}
 	return calls, nil
-}
-
-// digestOf is SHA-256 over what a plan says: what is left out counts as null.
-func digestOf(p *keystore.Plan) (digest [sha256.Size]byte, err error) {
-	canonical := []byte{'['}
-	add := func(where string, text []byte) {
-		if len(text) == 0 {
-			text = []byte("null")
-		}
-		var ok bool
-		if canonical, ok = classify.AppendCanonicalJSON(canonical, text); !ok && err == nil {
-			err = fmt.Errorf("%s: it is not JSON that can be compared: too deep, or a character is cut in half", where)
-		}
-	}
-	add("decision", p.Decision)
-	for i := range p.Calls {
-		c := &p.Calls[i]
-		for _, name := range []string{c.ID, c.Tool} {
-			text, marshalErr := json.Marshal(name)
-			err = errors.Join(err, marshalErr)
-			add("calls", text)
-		}
-		add(fmt.Sprintf("calls[%d].args", i), c.Args)
-	}
-	return sha256.Sum256(canonical), err
 }
 
 // showPlan answers with the plan of a turn.

@@ -226,6 +226,12 @@ func (x *exchange) refuseReply(r *journal.Reply) {
 		h = append(h, classify.Field{Name: "Allow", Value: x.allowed()})
 	}
 	body := d.body()
+	if x.reading != nil {
+		if a, ok := x.reading.Refuse(body, d.Title+". "+d.Detail); ok {
+			_ = x.whole(&answer{status: a.Status, header: a.Header, own: ownFields(r), length: int64(len(a.Body))}, a.Body) // the connection is closed then
+			return
+		}
+	}
 	_ = x.whole(&answer{status: d.Status, header: h, own: ownFields(r), length: int64(len(body))}, body) // the connection is closed then
 }
 

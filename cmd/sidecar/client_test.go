@@ -524,7 +524,7 @@ func TestHealth(t *testing.T) {
 
 func TestWordsThatAreNoCommand(t *testing.T) {
 	o := newOperator(t, "")
-	o.fails(2, `"nosuch" is no command. The commands are approve, check, `, "nosuch")
+	o.fails(2, `"nosuch" is no command. The commands are adapters, approve, check, `, "nosuch")
 	o.fails(2, "did you mean resolve? The commands", "reslove") //nolint:misspell // meant
 	o.fails(2, "unknown, version; see sidecar --help", "nosuch")
 	if out := o.prints("--version"); out != "counterfoil "+versionText()+"\n" || out != o.prints("version") {

@@ -3,10 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 
 	"counterfoil/internal/config"
 	"counterfoil/providers"
 	"counterfoil/providers/adapters"
+	"counterfoil/providers/llm"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -66,7 +69,7 @@ func (k *known) named(u *config.Upstream) (*providers.Adapter, error) {
 	case u.Adapter.IsFile():
 		return k.file(string(u.Adapter))
 	case u.Adapter == "":
-		return nil, nil
+		return k.ofHost(u.URL), nil
 	}
 	if a := k.builtIn.Named(string(u.Adapter)); a != nil {
 		return a, nil
@@ -86,12 +89,48 @@ func (k *known) file(name string) (*providers.Adapter, error) {
 	return providers.Parse(providers.Position{Source: name}, &doc)
 }
 
-// adapter is all that is known about an upstream's provider.
-func (k *known) adapter(u *config.Upstream) (*providers.Adapter, error) {
-	if u.Operations.Node != nil {
-		return parseOperations(u.Operations)
+// generic is the adapter for hosts of which nothing is known: it recognises what
+// can be told by its content alone.
+const generic = "generic"
+
+func (k *known) ofHost(target string) *providers.Adapter {
+	at, err := url.Parse(target)
+	if err != nil {
+		return nil
 	}
-	return k.named(u)
+	if a := k.builtIn.ForHost(strings.ToLower(at.Hostname())); a != nil {
+		return a
+	}
+	return k.builtIn.Named(generic)
+}
+
+// dialects is the Go that reads content, by the names that adapters use.
+var dialects = providers.Dialects{
+	"llm": llm.New,
+}
+
+// adapter is all that is known about an upstream's provider: its own operations
+// first, then the adapter that it names or its host picks.
+func (k *known) adapter(u *config.Upstream) (a *providers.Adapter, warnings []string, err error) {
+	var own *providers.Adapter
+	if u.Operations.Node != nil {
+		if own, err = parseOperations(u.Operations); err != nil {
+			return nil, nil, err
+		}
+		warnings = providers.Warnings(own)
+	}
+	named, err := k.named(u)
+	if err != nil {
+		return nil, nil, err
+	}
+	if u.Adapter.IsFile() {
+		warnings = append(warnings, providers.Warnings(named)...)
+	}
+	settings := providers.Settings{TrustAnnotations: u.TrustAnnotations}
+	if at, err := url.Parse(u.URL); err == nil {
+		settings.BasePath = strings.TrimSuffix(at.EscapedPath(), "/")
+	}
+	return providers.Join(own, named).For(dialects, settings), warnings, nil
 }
 
 func parseOperations(o config.Operations) (*providers.Adapter, error) {

@@ -225,11 +225,11 @@ func (s *sidecar) upstreams() ([]*journal.Upstream, error) {
 }
 
 func (s *sidecar) upstream(u *config.Upstream) (*journal.Upstream, error) {
-	adapter, err := s.known.adapter(u)
+	adapter, warnings, err := s.known.adapter(u)
 	if err != nil {
 		return nil, err
 	}
-	s.cfg.Warnings = append(s.cfg.Warnings, providers.Warnings(adapter)...)
+	s.cfg.Warnings = append(s.cfg.Warnings, warnings...)
 	target := upstream.Config{
 		URL: u.URL, MaxConns: u.MaxConns, CAFile: u.CA, Proxy: s.proxyFunc(),
 		Timeouts: upstream.Timeouts{Connect: u.Timeouts.Connect, FirstByte: u.Timeouts.FirstByte, Idle: u.Timeouts.Idle, Attempt: u.Timeouts.Attempt},
@@ -248,7 +248,15 @@ func (s *sidecar) upstream(u *config.Upstream) (*journal.Upstream, error) {
 		Name: u.Name, Origin: strings.TrimSuffix(u.URL, "/"), Sender: sender, Finder: finder, Adapter: adapter,
 		Rules: u.Compiled.Rules, Outcomes: u.Compiled.Outcomes, Secrets: u.Compiled.Secrets, Ignore: u.Compiled.Ignore,
 		FirstByte: u.Timeouts.FirstByte, Bind: bindings[u.Bind], PauseOnUnknown: u.PauseOnUnknown == config.PauseRun, RecordReads: u.RecordReads,
-		HoldDiverged: u.OnDivergence == config.HoldDivergence,
+		HoldDiverged: u.OnDivergence == config.HoldDivergence, Plans: planReadings[u.Plans], Canary: canaryOf(u, adapter),
+	}
+	adapter.Each(func(a *providers.Adapter) {
+		if err == nil {
+			made.Secrets, err = made.Secrets.With(a.Redact)
+		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	if u.Auth.Header != "" {
 		made.Auth = classify.Field{Name: u.Auth.Header, Value: string(u.Auth.Value)}
@@ -260,6 +268,36 @@ func (s *sidecar) upstream(u *config.Upstream) (*journal.Upstream, error) {
 var bindings = map[config.Bind]journal.Binding{
 	config.BindNothing: journal.BindNothing, config.BindAuthorization: journal.BindAuthorization, config.BindSubject: journal.BindSubject,
 	config.BindShared: journal.BindShared,
+}
+
+// planReadings are the journal's words for the configuration's.
+var planReadings = map[config.PlanReading]journal.PlanReading{
+	config.EnforcePlans: journal.EnforcePlans, config.RecordPlans: journal.RecordPlans, config.IgnorePlans: journal.IgnorePlans,
+}
+
+// canaryOf is the read that shows whether lookups are permitted, relative to the
+// upstream's URL: the configuration's, or the adapter's, whose paths begin at the
+// host.
+func canaryOf(u *config.Upstream, a *providers.Adapter) string {
+	switch u.LookupCanary {
+	case config.NoCanary:
+		return ""
+	case "":
+	default:
+		return string(u.LookupCanary)
+	}
+	canary := ""
+	a.Each(func(part *providers.Adapter) {
+		if canary == "" && part.LookupCanary != "" {
+			if at, err := url.Parse(u.URL); err == nil {
+				target, ok := strings.CutPrefix(strings.TrimPrefix(part.LookupCanary, "GET "), strings.TrimSuffix(at.EscapedPath(), "/"))
+				if ok {
+					canary = "GET " + target
+				}
+			}
+		}
+	})
+	return canary
 }
 
 func (s *sidecar) proxyFunc() func(*url.URL) (*url.URL, error) {
@@ -311,6 +349,7 @@ func (s *sidecar) serve(ctx context.Context, store keystore.Store, l *listeners)
 	defer end()
 
 	parts.run("admin", func(context.Context) error { return s.admin.Serve(l.admin) })
+	s.checkLookups(ctx)
 	if err := s.journal.Scan(ctx); err != nil {
 		return errors.Join(fmt.Errorf("going over the calls in doubt: %w", err), s.shutdown(end))
 	}
@@ -328,6 +367,19 @@ func (s *sidecar) serve(ctx context.Context, store keystore.Store, l *listeners)
 		fmt.Fprintln(s.announce, l.data[0].Addr())
 	}
 	return errors.Join(s.await(ctx, parts, store, l), s.shutdown(end))
+}
+
+// checkLookups finds out where lost calls could not be asked for, and says so.
+func (s *sidecar) checkLookups(ctx context.Context) {
+	for _, p := range s.journal.CheckLookups(ctx) {
+		switch {
+		case p.Refused != "":
+			s.log.Warn("lookups are not permitted, so calls that are lost there will be unknown: give the upstream's credential leave to read", "upstream", p.Upstream, "because", p.Refused)
+		case p.Unclear != "":
+			s.log.Warn("it could not be found out whether lookups are permitted; they stay on", "upstream", p.Upstream, "because", p.Unclear)
+		}
+		s.metrics.LookupChecked(p.Upstream, p.Refused == "")
+	}
 }
 
 // await returns when it is time to end: with nil if that was to be, with what

@@ -23,6 +23,10 @@ func Observe(m *Metrics, log *slog.Logger) journal.Observer {
 			log.LogAttrs(context.Background(), slog.LevelWarn, "an agent does not repeat its earlier steps: a new effect comes before all of them were repeated",
 				append(identity(k), slog.String("upstream", upstream))...)
 		},
+		Alarm: func(a journal.Alarm) {
+			m.alarms.WithLabelValues(a.Upstream, a.Kind).Inc()
+			log.LogAttrs(context.Background(), slog.LevelWarn, "alarm: "+a.Text, append(identity(a.Key), slog.String("upstream", a.Upstream), slog.String("kind", a.Kind))...)
+		},
 		Trouble: func(what string, k keystore.Key, err error) {
 			m.troubled(err)
 			attrs := []slog.Attr{slog.Any("error", err)}

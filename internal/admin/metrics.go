@@ -30,7 +30,9 @@ type Metrics struct {
 	registry *prometheus.Registry
 	handler  http.Handler
 
-	executions, requests, attempts, resends, lookups, diverged *prometheus.CounterVec
+	executions, requests, attempts, resends, lookups, diverged, alarms *prometheus.CounterVec
+
+	permitted *prometheus.GaugeVec
 
 	requestSeconds *prometheus.HistogramVec
 	commitSeconds  prometheus.Histogram
@@ -65,6 +67,10 @@ func NewMetrics(version string, now func() time.Time) *Metrics {
 	m.lookups = counter("counterfoil_lookups_total", "Times a provider was asked whether an effect exists.", "upstream")
 	m.diverged = counter("counterfoil_diverged_total",
 		"New effects of agents without call ids that came, or were held, before all effects of their earlier incarnations had been repeated.", "upstream")
+	m.alarms = counter("counterfoil_alarms_total",
+		"What an operator should look into: duplicate, where a provider shows more than one effect of a call, and answer, where it says that something is wrong.", "upstream", "kind")
+	m.permitted = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "counterfoil_lookup_permitted",
+		Help: "Whether the look at start found lookups at an upstream permitted: 1 or 0. Where it is 0, nothing is asked for lost calls."}, []string{"upstream"})
 	m.requestSeconds = prometheus.NewHistogramVec(histogram("counterfoil_request_duration_seconds",
 		"Time from a request to its answer, waits and recovery included.",
 		[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 600}), []string{"class"})
@@ -77,7 +83,7 @@ func NewMetrics(version string, now func() time.Time) *Metrics {
 		"Bytes that one commit of the journal wrote.", prometheus.ExponentialBuckets(256, 4, 9)))
 	m.troubles = prometheus.NewCounter(prometheus.CounterOpts{Name: "counterfoil_troubles_total",
 		Help: "Things that went wrong inside the sidecar. The log says what."})
-	m.registry.MustRegister(m.executions, m.requests, m.attempts, m.resends, m.lookups, m.diverged, m.requestSeconds,
+	m.registry.MustRegister(m.executions, m.requests, m.attempts, m.resends, m.lookups, m.diverged, m.alarms, m.permitted, m.requestSeconds,
 		m.commitSeconds, m.commitOps, m.commitBytes, m.troubles, buildInfo(version),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: storeTimeout})
@@ -114,6 +120,15 @@ func (m *Metrics) RequestDone(r Request) {
 	}
 	m.requests.WithLabelValues(r.Upstream, class, string(r.Outcome), string(r.Problem)).Inc()
 	m.requestSeconds.WithLabelValues(class).Observe(r.Took.Seconds())
+}
+
+// LookupChecked notes whether lookups at an upstream are permitted.
+func (m *Metrics) LookupChecked(upstream string, isPermitted bool) {
+	value := 0.0
+	if isPermitted {
+		value = 1
+	}
+	m.permitted.WithLabelValues(upstream).Set(value)
 }
 
 // CallDone counts what a Line tells.

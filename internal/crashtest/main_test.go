@@ -22,6 +22,7 @@ var (
 	killsFlag = flag.Int("crash.kills", 15, "how often TestStorm kills the sidecar")
 	seedFlag  = flag.Uint64("crash.seed", 0, "seed of what is drawn; 0 takes one from the clock")
 	rounds    = flag.Int("crash.rounds", 30, "rounds of each form of TestC03; the case asks for 200")
+	rewrite   = flag.Bool("rewrite", false, "print docs/providers/README.md anew")
 	raceFlag  = flag.Bool("crash.race", false, "build the sidecars with the race detector")
 )
 

@@ -58,8 +58,10 @@ type Request struct {
 	// IsRead says that it was no write request; Effects is how many it had.
 	IsRead  bool
 	Effects int
-	// Status is what the provider meant to answer; 0 if it was dropped before.
+	// Status and Answer are what the provider meant to answer; 0 if it was
+	// dropped before.
 	Status int
+	Answer string
 }
 
 // A Server is a provider on a port of its own.
@@ -180,6 +182,7 @@ func (s *Server) handle(r *http.Request, body []byte) (Move, *answer) {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		s.handler.ServeHTTP(a, r)
 		seen.Effects, seen.Status = s.Ledger.Effects()-before, a.status
+		seen.Answer = string(bytes.Join(a.pieces, nil))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

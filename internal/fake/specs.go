@@ -37,5 +37,11 @@ type Case struct {
 
 // Specs lists every provider, by name.
 func Specs() []Spec {
-	return []Spec{}
+	return []Spec{
+		GitHub(),
+		IdempotencyKey(),
+		Slack(),
+		Stripe(),
+		Twilio(),
+	}
 }

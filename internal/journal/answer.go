@@ -10,6 +10,7 @@ import (
 	"counterfoil/classify"
 	"counterfoil/internal/crashpoint"
 	"counterfoil/keystore"
+	"counterfoil/providers"
 )
 
 const (
@@ -25,6 +26,8 @@ type answer struct {
 	evidence classify.Evidence
 	outcome  classify.Outcome
 	reason   string
+	// judgement is what the answer's content shows.
+	judgement providers.Judgement
 
 	status         int
 	header         classify.Header
@@ -50,18 +53,37 @@ func (w *work) receive(ctx context.Context, r *keystore.Record, resp *classify.R
 	defer resp.Body.Close()
 	a.header = classify.EndToEnd(resp.Header)
 	a.outcome = w.judge(r, &a)
-	if a.outcome == classify.Ambiguous {
+	watcher := w.watch(r, &a, resp.Length)
+	if watcher != nil {
+		resp.Body = &watchedBody{resp.Body, watcher}
+	}
+	holds := watcher != nil && watcher.Holds()
+	if a.outcome == classify.Ambiguous && !holds {
 		if _, err := io.CopyN(io.Discard, resp.Body, glanceMax); err != nil && err != io.EOF {
 			a.reason = "the answer broke off"
+			return a
+		}
+		if watcher != nil {
+			a.judged(ctx, watcher)
+			if judged := w.judge(r, &a); judged != classify.Applied && judged != classify.Rejected {
+				a.outcome = judged // what is final needs its body, which was not kept
+			}
 		}
 		return a
 	}
 	k := keeper{store: w.store, trouble: func(err error) { w.observe.trouble("keeping an answer's body", w.ask.Key, err) }}
-	if err := w.take(ctx, r, resp, &a, &k); err != nil {
+	if err := w.take(ctx, r, resp, &a, &k, holds); err != nil {
 		k.discard(ctx)
 		a.evidence, a.outcome = classify.Lost, classify.Ambiguous
 		a.reason = "the answer broke off: " + err.Error()
 		return a
+	}
+	if watcher != nil {
+		a.judged(ctx, watcher)
+		if a.outcome = w.judge(r, &a); a.outcome == classify.Ambiguous {
+			k.discard(ctx)
+			return a
+		}
 	}
 	a.bytes, a.staged = k.kept()
 	return a
@@ -72,7 +94,7 @@ func (w *work) judge(r *keystore.Record, a *answer) classify.Outcome {
 	if r.DoubtSince != 0 {
 		doubt = classify.AfterDoubt
 	}
-	outcome := classify.Judge(classify.Answer{Evidence: a.evidence, Status: a.status}, classify.Circumstances{
+	outcome := classify.Judge(classify.Answer{Evidence: a.evidence, Status: a.status, Adapter: a.judgement.Outcome}, classify.Circumstances{
 		Method: r.Intent.Method, Doubt: doubt, Outcomes: w.upstream.Outcomes,
 	})
 	if outcome == classify.Rejected && !keystore.RejectionCounts(r) {
@@ -82,8 +104,8 @@ func (w *work) judge(r *keystore.Record, a *answer) classify.Outcome {
 }
 
 // take reads the body to its clean end, keeping it and passing it on.
-func (w *work) take(ctx context.Context, r *keystore.Record, resp *classify.Response, a *answer, k *keeper) error {
-	if w.stream != nil && (resp.Length < 0 || resp.Length > WholeMax) {
+func (w *work) take(ctx context.Context, r *keystore.Record, resp *classify.Response, a *answer, k *keeper, holds bool) error {
+	if w.stream != nil && !holds && !(w.doubted && w.rd.IsReworded()) && (resp.Length < 0 || resp.Length > WholeMax) {
 		a.streamed = true
 		w.stream.Head(&Reply{Outcome: w.sentOutcome(), Record: r, SentKey: w.sentKey(r), Status: a.status, Header: a.header, Length: resp.Length, Diverged: w.diverged})
 	}

@@ -55,7 +55,8 @@ func (w *work) outgoing(ctx context.Context, admitted *keystore.Admission) (*cla
 			return nil, errors.New("the recorded body cannot be read")
 		}
 	}
-	return out, nil
+	out.Body, err = w.upstream.Secrets.RestoreBody(out, &w.out)
+	return out, err
 }
 
 // withCredentials adds the credentials of the request at hand to recorded
@@ -115,13 +116,24 @@ func (w *work) finish(ctx context.Context, r *keystore.Record, a answer) *Reply 
 	w.lastEvidence, w.lastOutcome = a.evidence, a.outcome
 	event := keystore.Event{
 		Kind: sawEvent[a.outcome], Attempt: r.AttemptsMade, Status: a.status, Reason: a.reason,
-		Evidence: a.evidence, Outcome: a.outcome,
+		Evidence: a.evidence, Outcome: a.outcome, InFlight: a.judgement.InFlight, Stuck: a.judgement.Stuck && a.outcome == classify.Ambiguous,
 	}
+	w.alarm("answer", a.judgement.Alarm)
 	if a.evidence == classify.Unsent {
 		event.Kind = keystore.SawUnsent
 	}
 	if a.outcome == classify.Applied || a.outcome == classify.Rejected {
-		event.Receipt = &keystore.Receipt{Status: a.status, Header: a.header, Body: a.staged, CloseDelimited: a.closeDelimited}
+		event.Receipt = &keystore.Receipt{
+			Status: a.status, Header: a.header, Body: a.staged, CloseDelimited: a.closeDelimited, Usage: usageOf(a.judgement.Decision),
+		}
+	}
+	if a.outcome == classify.Applied {
+		if err := w.recordPlan(ctx, a.judgement.Decision); err != nil {
+			// Nothing outside has changed: the model can be asked again.
+			w.observe.trouble("a model's plan", w.ask.Key, err)
+			event.Kind, event.Receipt, event.Outcome, event.Reason = keystore.SawAmbiguous, nil, classify.Ambiguous, "its plan could not be put on record"
+			a.outcome, a.bytes = classify.Ambiguous, nil
+		}
 	}
 	crashpoint.Reach(crashpoint.FinishBefore)
 	settled, err := w.settleCounted(ctx, event, &a)

@@ -68,6 +68,14 @@ type Upstream struct {
 	// HoldDiverged holds new effects of an agent without call ids that has not
 	// repeated all of its earlier ones.
 	HoldDiverged bool
+	// Canary is a read that shows whether lookups are permitted, as in GET
+	// /v1/balance, relative to the URL; empty for none.
+	Canary string
+	// Plans says what becomes of the tool calls in a model's answer.
+	Plans PlanReading
+
+	// refused says why lookups are off; empty where they are not.
+	refused string
 }
 
 // A Binding says whose replay is answered.
@@ -160,6 +168,9 @@ type Call struct {
 	// Request is what came, hop-by-hop and Counterfoil's own fields removed,
 	// credentials still in it.
 	Request classify.Request
+	// Reading is what [Journal.Read] has made of the request; Do reads it itself
+	// where it is nil.
+	Reading *providers.Reading
 	// Wait is how long to wait for an equal call in flight or for recovery; 0
 	// is not at all.
 	Wait time.Duration
@@ -174,22 +185,35 @@ type Call struct {
 
 func (c *Call) isAlive() bool { return c.Alive == nil || c.Alive() }
 
-// Class says what r would do at its upstream, and whether the call is
-// journaled. The upstream must be a configured one.
-func (j *Journal) Class(r *classify.Request) (class classify.Class, journaled bool) {
+// A Question is what a request asks for at its upstream.
+type Question struct {
+	Reading *providers.Reading
+	Class   classify.Class
+	// Journaled says that the call goes on record; else it is passed through.
+	Journaled bool
+}
+
+// Read finds out what r would do at its upstream, which must be a configured one.
+// A Refusal says that it must not be sent.
+func (j *Journal) Read(r *classify.Request) (Question, *providers.Refusal) {
 	u := j.upstreams[r.Upstream]
-	class = u.Rules.Class(r, operationClass(u.match(r)))
-	return class, class != classify.Read || u.RecordReads
+	rd, refusal := u.Adapter.Read(r)
+	q := Question{Reading: rd, Class: u.Rules.Class(r, rd.Class())}
+	q.Journaled = !rd.Passes() && (q.Class != classify.Read || u.RecordReads)
+	return q, refusal
 }
 
 // Pass sends a read on, and keeps nothing. A request proven unsent is tried
 // again; the evidence of the last try is returned. The caller closes the body.
-func (j *Journal) Pass(ctx context.Context, r *classify.Request) *classify.Response {
+func (j *Journal) Pass(ctx context.Context, r *classify.Request, rd *providers.Reading) *classify.Response {
 	u := j.upstreams[r.Upstream]
 	out := *r
 	out.Header = u.withAuth(r.Header)
 	resp := j.send(ctx, u, &out)
 	resp.Header = classify.EndToEnd(resp.Header)
+	if resp.Evidence == classify.Answered {
+		resp.Body = j.overheard(rd, resp)
+	}
 	return resp
 }
 
@@ -219,7 +243,7 @@ func (j *Journal) Do(ctx context.Context, c *Call, s Stream) *Reply {
 	defer j.flights.leave(c.Key, w.flight)
 	for {
 		if reply := w.step(ctx); reply != nil {
-			reply = w.superseded(ctx, reply)
+			reply = w.reworded(ctx, w.superseded(ctx, reply))
 			if reply.SentKey == "" {
 				reply.SentKey = w.sentKey(reply.Record)
 			}
@@ -306,7 +330,7 @@ func (w *work) cutOff() *Reply {
 
 func (w *work) begin(ctx context.Context) (a keystore.Admission, orphan bool, err error) {
 	w.flight.startBegin()
-	a, err = w.store.Begin(ctx, &w.ask, w.out.Body)
+	a, err = w.store.Begin(ctx, &w.ask, w.kept)
 	if err != nil {
 		w.flight.endBegin(nil, w.epoch)
 		return a, false, err

@@ -17,6 +17,8 @@ type Observer struct {
 	// Diverged tells of an agent without call ids that sends a new effect, or
 	// would, before it has repeated all of its earlier ones.
 	Diverged func(k keystore.Key, upstream string)
+	// Alarm tells of what an operator should look into.
+	Alarm func(Alarm)
 	// Trouble tells of what went wrong inside. The error holds no content.
 	Trouble func(what string, k keystore.Key, err error)
 }

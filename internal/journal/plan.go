@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -23,7 +24,7 @@ type work struct {
 	*Journal
 	call        *Call
 	upstream    *Upstream
-	op          *providers.Operation
+	rd          *providers.Reading
 	stream      Stream
 	flight      *flight
 	fingerprint classify.Fingerprint
@@ -34,9 +35,10 @@ type work struct {
 	diverged bool
 
 	// ask is what the store is asked; out is what would be sent, credentials
-	// included.
-	ask keystore.Request
-	out classify.Request
+	// included; kept is its body as it goes on record, without credentials.
+	ask  keystore.Request
+	out  classify.Request
+	kept []byte
 
 	// deadline is when waiting ends; set when waiting begins.
 	deadline time.Time
@@ -59,38 +61,41 @@ type work struct {
 // workOn finds out what a request is: its operation and its fingerprint.
 func (j *Journal) workOn(c *Call, s Stream) *work {
 	u := j.upstreams[c.Request.Upstream]
-	return &work{Journal: j, call: c, upstream: u, stream: s, op: u.match(&c.Request), fingerprint: j.print(u, &c.Request)}
+	rd := c.Reading
+	if rd == nil {
+		rd, _ = u.Adapter.Read(&c.Request) // who asks without reading first has nothing that is refused
+	}
+	return &work{Journal: j, call: c, upstream: u, stream: s, rd: rd, fingerprint: j.print(u, rd, &c.Request)}
 }
 
 // prepare works out what the store has to know: class, intent and the ways of
 // recovery.
 func (w *work) prepare() *Refusal {
 	j, u, c := w.Journal, w.upstream, w.call
-	class := u.Rules.Class(&c.Request, operationClass(w.op))
-	sentKey := c.OwnKey
-	if sentKey == "" {
-		sentKey = string(c.Key.ProviderKey())
-	}
-	out, err := w.place(sentKey)
+	class := u.Rules.Class(&c.Request, w.rd.Class())
+	out, sentKey, err := w.stamp()
 	if err != nil {
 		return &Refusal{Problem: InvalidRequest, Detail: "The key cannot be put where the provider looks for it, so nothing was sent: " + err.Error() + "."}
 	}
 	w.out = out
-	w.out.Header = u.withAuth(out.Header)
+	w.out.Header = w.narrowed(u.withAuth(out.Header))
+	if w.kept, _, err = u.Secrets.RedactBody(&w.out, j.mac); err != nil {
+		return &Refusal{Problem: InvalidRequest, Detail: "Nothing was sent: " + err.Error() + "."}
+	}
 	w.ask = keystore.Request{
 		Beginning: keystore.Beginning{
 			Key:         c.Key,
 			Class:       class,
 			Fingerprint: w.fingerprint,
-			Intent:      j.intent(u, &w.out, sentKey, w.op),
-			Terms:       terms(class, w.op),
+			Intent:      j.intent(u, &w.out, sentKey, w.rd.Operation),
+			Terms:       w.terms(&w.out, class),
 			Credential:  j.credential(u, &w.out),
 			Principal:   j.principal(u, &w.out),
 			Epoch:       j.epoch,
 			Fence:       c.Fence,
 		},
-		Means:          means(&c.Request, class, w.op),
-		Lookup:         w.upstream.absence(w.op),
+		Means:          w.means(&w.out, class),
+		Lookup:         w.upstream.absence(w.rd.Operation),
 		PauseOnUnknown: u.PauseOnUnknown && c.Key.Run != keystore.NoPart,
 		Approval:       u.Rules.Approval(&c.Request),
 		HoldDiverged:   u.HoldDiverged,
@@ -107,26 +112,13 @@ func (w *work) prepare() *Refusal {
 
 // print takes a request's fingerprint. A few KiB of a compressed body can stand
 // for MiB, so only so many are unpacked at a time.
-func (j *Journal) print(u *Upstream, r *classify.Request) classify.Fingerprint {
+func (j *Journal) print(u *Upstream, rd *providers.Reading, r *classify.Request) classify.Fingerprint {
+	r = rd.Print(u.Secrets.Blank(r))
 	if r.Header.Has("Content-Encoding") {
 		j.unpacking <- struct{}{}
 		defer func() { <-j.unpacking }()
 	}
 	return classify.Print(r, &classify.PrintOptions{IgnoreFields: u.Ignore, SecretParams: u.Secrets.Params})
-}
-
-func (u *Upstream) match(r *classify.Request) *providers.Operation {
-	if u.Adapter == nil {
-		return nil
-	}
-	return u.Adapter.Match(r)
-}
-
-func operationClass(op *providers.Operation) classify.Class {
-	if op == nil {
-		return 0
-	}
-	return op.Class
 }
 
 func operationName(op *providers.Operation) string {
@@ -136,18 +128,24 @@ func operationName(op *providers.Operation) string {
 	return op.Name
 }
 
-// place puts the key where the provider looks for it. A key that the client
-// chose itself stays spelt as it came.
-func (w *work) place(sentKey string) (classify.Request, error) {
-	placement := providers.DefaultKey()
-	if w.op != nil && w.op.Key != (providers.KeyPlacement{}) {
-		placement = w.op.Key
-	}
-	out, err := placement.Place(&w.call.Request, sentKey)
-	if err == nil && w.call.OwnKeyRaw != "" && out.Header.Value(keyHeader) == sentKey {
+// stamp puts key, id and marker where the provider looks for them, and says what
+// it is sent as the call's key. A key that the client chose itself stays spelt as
+// it came.
+func (w *work) stamp() (out classify.Request, sentKey string, err error) {
+	marker := string(w.call.Key.ProviderKey())
+	out, placed, err := w.rd.Stamp(&w.call.Request, providers.Stamps{Key: cmp.Or(w.call.OwnKey, marker), Marker: marker})
+	if err == nil && w.call.OwnKeyRaw != "" && placed.Key == w.call.OwnKey && out.Header.Value(keyHeader) == placed.Key {
 		out.Header = out.Header.Set(keyHeader, w.call.OwnKeyRaw)
 	}
-	return out, err
+	return out, placed.Key, err
+}
+
+// narrowed asks for an answer without content coding where it has to be read.
+func (w *work) narrowed(h classify.Header) classify.Header {
+	if !w.rd.NarrowsEncoding() || !h.Has("Accept-Encoding") {
+		return h
+	}
+	return slices.Clone(h).Set("Accept-Encoding", "identity")
 }
 
 // withAuth adds the upstream's own credential where the request bears none.
@@ -166,37 +164,62 @@ func (j *Journal) intent(u *Upstream, out *classify.Request, sentKey string, op 
 		Header: out.Header.Without(u.Secrets.IsCredential),
 	}
 	in.Operation = operationName(op)
+	if scope := u.Adapter.ScopeOf(out.Header); scope != "" {
+		in.Scope = keystore.Digest(j.mac([]byte(scope)))
+	}
 	if u.Auth.Name != "" {
 		in.Header = in.Header.Without(func(name string) bool { return strings.EqualFold(name, u.Auth.Name) })
 	}
 	return in
 }
 
+// conditionalDefault is for how long a request that names the version it expects
+// is refused the second time, where its operation does not say.
+const conditionalDefault = 24 * time.Hour
+
+// errorReplays are the store's words for the adapter language's.
+var errorReplays = map[providers.ErrorReplay]keystore.ErrorReplay{
+	providers.Reexecutes: keystore.ErrorsRunAnew, providers.ReplaysAll: keystore.ErrorsAreKept,
+	providers.ReplaysSuccesses: keystore.ErrorsAreForgotten, providers.ReplaysUnpublished: keystore.ErrorsAreForgotten,
+}
+
 // terms are the promises under which the call may be repeated. Only an
-// operation vouches for its provider's deduplication.
-func terms(class classify.Class, op *providers.Operation) keystore.Terms {
-	if class != classify.Keyed || op == nil {
+// operation vouches for its provider.
+func (w *work) terms(r *classify.Request, class classify.Class) keystore.Terms {
+	op := w.rd.Operation
+	if op == nil || class != op.Class {
 		return keystore.Terms{}
 	}
-	return keystore.Terms{Retention: op.Retention}
+	t := keystore.Terms{Errors: errorReplays[op.Errors]}
+	if class == classify.Keyed {
+		t.Retention = op.Retention
+	}
+	if slices.Contains(w.rd.Strategies(r, class), providers.ByConditionalResend) {
+		t.Conditional, t.Retention = true, cmp.Or(op.Retention, conditionalDefault)
+	}
+	return t
+}
+
+// meansOf are the store's words for the strategies.
+var meansOf = map[providers.Strategy]keystore.Means{
+	providers.ByReplay: keystore.ByResend, providers.ByConditionalResend: keystore.ByResend,
+	providers.ByLookup: keystore.ByLookup, providers.ByReadID: keystore.ByLookup,
+	providers.ByResendIfAbsent: keystore.ByResendIfAbsent,
 }
 
 // means lists the ways of recovery in order. A repeat that is safe by the
 // call's nature needs no adapter to say so.
-func means(r *classify.Request, class classify.Class, op *providers.Operation) []keystore.Means {
+func (w *work) means(r *classify.Request, class classify.Class) []keystore.Means {
 	var list []keystore.Means
-	resend := false
-	if op != nil {
-		for _, s := range op.Strategies(r, class) {
-			switch s {
-			case providers.ByReplay:
-				list, resend = append(list, keystore.ByResend), true
-			case providers.ByLookup:
-				list = append(list, keystore.ByLookup)
-			}
+	for _, s := range w.rd.Strategies(r, class) {
+		m := meansOf[s]
+		if m == keystore.ByLookup && w.upstream.lookupsAreOff() {
+			continue
 		}
+		list = append(list, m)
 	}
-	if byNature := class == classify.Read || class == classify.Decision || class == classify.Idempotent; byNature && !resend {
+	byNature := class == classify.Read || class == classify.Decision || class == classify.Idempotent
+	if byNature && !slices.Contains(list, keystore.ByResend) && (w.rd.Operation == nil || !w.rd.Operation.Signed) {
 		list = append(list, keystore.ByResend)
 	}
 	return list
@@ -211,11 +234,16 @@ func (w *work) noMeans(class classify.Class) string {
 		return "upstream " + name + " is not configured any more"
 	case w.upstream.Adapter == nil:
 		return "upstream " + name + " has no operations, so nothing says how to ask its provider"
-	case w.op == nil:
+	case w.rd.Undecided != "":
+		return w.rd.WhyNone(&w.out, class)
+	case w.rd.Operation == nil:
 		return "no operation of upstream " + name + " matches this " + w.call.Request.Method +
 			": a path pattern has to match the whole target up to its query, relative to the upstream's url"
 	}
-	return w.op.WhyNone(&w.call.Request, class)
+	if w.upstream.lookupsAreOff() {
+		return "lookups of upstream " + name + " are off: " + w.upstream.lookupsOff()
+	}
+	return w.rd.WhyNone(&w.out, class)
 }
 
 // absence says what a lookup that finds nothing is worth. Where the operation

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -57,6 +58,34 @@ func (w *work) fromReceipt(r *keystore.Record, outcome Outcome) *Reply {
 		reply.Bytes = r.Receipt.Body.Inline
 	}
 	return reply
+}
+
+// reworded makes of an answer on record the one that this request expects. The
+// answer to the attempt of this very request is as it came.
+func (w *work) reworded(ctx context.Context, r *Reply) *Reply {
+	if r.Refusal != nil || r.Streamed || r.Outcome == Executed || !w.rd.IsReworded() {
+		return r
+	}
+	body := r.Bytes
+	if body == nil && r.Body.Bytes > 0 {
+		if r.Body.Bytes > lookupBodyMax {
+			return w.bodyNotKept(r.Record)
+		}
+		body = make([]byte, 0, r.Body.Bytes)
+		if err := w.store.ReadBody(ctx, r.Body, func(piece []byte) error { body = append(body, piece...); return nil }); err != nil {
+			return w.storeTrouble(err)
+		}
+	}
+	a, err := w.rd.Reply(providers.Answer{Status: r.Status, Header: r.Header, Body: body})
+	if err != nil {
+		return w.refuse(r.Record, &Refusal{
+			Problem: BodyNotKept, EffectPossible: true, UpstreamStatus: r.Status,
+			Detail: "The call was made and answered, but its answer cannot be given again: " + err.Error() + ". Do not send it again.",
+		})
+	}
+	made := *r
+	made.Status, made.Header, made.Bytes, made.Body = a.Status, a.Header, a.Body, keystore.Body{Bytes: int64(len(a.Body))}
+	return &made
 }
 
 func isSetCookie(name string) bool {
@@ -268,17 +297,22 @@ func (w *work) askProvider(ctx context.Context, r *keystore.Record, after keysto
 
 // found puts a finding on record. nil means that the store is to be asked
 // again.
-func (w *work) found(ctx context.Context, asked keystore.Instant, f finding) *Reply {
-	e := keystore.Event{Kind: keystore.LookupFailed, Reason: f.Reason}
+func (w *work) found(ctx context.Context, asked keystore.Instant, f providers.Finding) *Reply {
+	e := keystore.Event{Kind: keystore.LookupFailed, Reason: f.Reason, Stuck: f.Stuck}
 	var body []byte
 	switch {
 	case f.Discovery == providers.Found:
 		e = keystore.Event{Kind: keystore.LookupFound, Receipt: &keystore.Receipt{Status: f.Answer.Status, Header: classify.EndToEnd(f.Answer.Header)}}
 		body = f.Answer.Body
+		if f.Hits > 1 {
+			e.Reason = fmt.Sprintf("the provider shows %d effects of this call, where there should be one", f.Hits)
+			w.alarm("duplicate", e.Reason)
+		}
 	case f.Discovery == providers.Absent:
 		e = keystore.Event{Kind: keystore.LookupAbsent, Reason: f.Reason, Absence: w.ask.Lookup, Begin: &w.ask.Beginning}
 		e.Absence.AskedAt = asked
-	case f.lasting:
+	case f.Stuck:
+	case f.Lasting:
 		w.ask.LookupSpent, w.ask.LookupReason = true, f.Reason
 		return nil
 	}
@@ -289,7 +323,7 @@ func (w *work) found(ctx context.Context, asked keystore.Instant, f finding) *Re
 		return w.raced(err)
 	case settled.State == keystore.Succeeded:
 		return w.fromReceipt(settled, Recovered)
-	case e.Kind == keystore.LookupFailed:
+	case e.Kind == keystore.LookupFailed && !f.Stuck:
 		pause := time.Second << min(w.lookups-1, 5)
 		if pause > w.timeLeft() || sleep(ctx, pause) != nil {
 			return w.inProgress(settled, pause)
@@ -298,47 +332,58 @@ func (w *work) found(ctx context.Context, asked keystore.Instant, f finding) *Re
 	return nil
 }
 
-// A finding is what a lookup came to. lasting says that asking again would not
-// help.
-type finding struct {
-	providers.Finding
-	lasting bool
-}
-
-func inconclusive(reason string) finding {
-	return finding{Finding: providers.Finding{Discovery: providers.Inconclusive, Reason: reason}}
-}
-
-// find asks the provider whether the effect exists, with the credentials of the
-// request at hand.
-func (w *work) find(ctx context.Context, r *keystore.Record) finding {
+// find asks the provider whether the effect exists, page by page, with the
+// credentials of the request at hand.
+func (w *work) find(ctx context.Context, r *keystore.Record) providers.Finding {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	q := providers.Query{Key: r.Intent.SentKey, Run: r.Key.Run, Turn: r.Key.Turn, Call: r.Key.Call, Original: &w.out}
-	ask, err := w.op.Lookup.Request(q)
-	if err != nil {
-		f := inconclusive(err.Error())
-		f.lasting = true
-		return f
+	original := w.original(ctx, r)
+	search := w.upstream.Adapter.Recall(original, r.Intent.Operation).Search(w.query(r, original))
+	for {
+		ask, more := search.Next()
+		if !more {
+			return search.Finding()
+		}
+		ask.Upstream = w.upstream.Name
+		ask.Header = w.upstream.withAuth(ask.Header)
+		resp := w.upstream.Finder.Send(ctx, ask)
+		if resp.Evidence != classify.Answered {
+			return inconclusive("the lookup got no answer: " + resp.Reason)
+		}
+		body, err := io.ReadAll(io.LimitReader(resp.Body, lookupBodyMax+1))
+		resp.Body.Close()
+		switch {
+		case err != nil:
+			return inconclusive("the lookup's answer broke off")
+		case len(body) > lookupBodyMax:
+			f := inconclusive("the lookup's answer is too large")
+			f.Lasting = true
+			return f
+		}
+		search.Take(ctx, providers.Answer{Status: resp.Status, Header: resp.Header, Body: body})
+		if f := search.Finding(); f.Discovery == providers.Inconclusive && !f.Stuck && resp.Status != 200 {
+			f.Lasting = !mayPass(resp.Status)
+			return f
+		}
 	}
-	ask.Upstream = w.upstream.Name
-	ask.Header = w.upstream.withAuth(ask.Header)
-	resp := w.upstream.Finder.Send(ctx, ask)
-	if resp.Evidence != classify.Answered {
-		return inconclusive("the lookup got no answer: " + resp.Reason)
+}
+
+// original is the request on record, as it was sent, with the headers and the
+// secrets of the request at hand.
+func (w *work) original(ctx context.Context, r *keystore.Record) *classify.Request {
+	in := &r.Intent
+	o := &classify.Request{Upstream: in.Upstream, Method: in.Method, Target: in.Target, Header: w.out.Header, Body: w.recordedBody(ctx, r)}
+	if target, err := w.upstream.Secrets.RestoreTarget(in.Target, w.out.Target); err == nil {
+		o.Target = target
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, lookupBodyMax+1))
-	if err != nil {
-		return inconclusive("the lookup's answer broke off")
+	if body, err := w.upstream.Secrets.RestoreBody(o, &w.out); err == nil {
+		o.Body = body
 	}
-	if len(body) > lookupBodyMax {
-		f := inconclusive("the lookup's answer is too large")
-		f.lasting = true
-		return f
-	}
-	f := w.op.Lookup.Judge(ctx, q, providers.Answer{Status: resp.Status, Header: resp.Header, Body: body})
-	return finding{Finding: f, lasting: f.Discovery == providers.Inconclusive && !mayPass(resp.Status)}
+	return o
+}
+
+func inconclusive(reason string) providers.Finding {
+	return providers.Finding{Discovery: providers.Inconclusive, Reason: reason}
 }
 
 // mayPass reports whether an inconclusive answer of that status may be another

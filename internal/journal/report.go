@@ -142,7 +142,7 @@ func (rp *reporter) step(ctx context.Context, r *keystore.Record) (Step, error) 
 	if err != nil {
 		return s, err
 	}
-	q := rp.repeat(r)
+	q := rp.repeat(ctx, r)
 	v := keystore.Decide(r, facts, &q.ask, rp.now)
 	s.Action = v.Action
 	switch {
@@ -185,8 +185,8 @@ func (rp *reporter) facts(ctx context.Context, r *keystore.Record) (keystore.Run
 
 // repeat makes of a record the request that its agent would make, as the current
 // configuration takes it.
-func (j *Journal) repeat(r *keystore.Record) *work {
-	w := j.workFor(r)
+func (j *Journal) repeat(ctx context.Context, r *keystore.Record) *work {
+	w := j.workFor(ctx, r)
 	q := &w.ask
 	q.OnlyRecover = false
 	q.Credential, q.Principal = r.Credential, w.upstream.principalOf(j, r)
@@ -196,9 +196,9 @@ func (j *Journal) repeat(r *keystore.Record) *work {
 		return w
 	}
 	request := &w.call.Request
-	q.Class, q.Intent.Operation = w.upstream.Rules.Class(request, operationClass(w.op)), operationName(w.op)
-	q.Terms = terms(q.Class, w.op)
-	q.Means = means(request, q.Class, w.op)
+	q.Class, q.Intent.Operation = w.upstream.Rules.Class(request, w.rd.Class()), operationName(w.rd.Operation)
+	q.Terms = w.terms(request, q.Class)
+	q.Means = w.means(request, q.Class)
 	q.Approval = w.upstream.Rules.Approval(request)
 	return w
 }

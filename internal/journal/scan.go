@@ -23,7 +23,7 @@ const (
 // calls itself ready.
 func (j *Journal) Scan(ctx context.Context) error {
 	return j.eachInDoubt(ctx, func(r *keystore.Record) {
-		w := j.workFor(r)
+		w := j.workFor(ctx, r)
 		if len(w.ask.Means) == 0 {
 			j.observe.settled(w, w.step(ctx))
 		}
@@ -49,7 +49,7 @@ func (j *Journal) round(ctx context.Context) error {
 	defer busy.Wait()
 	slots := make(chan struct{}, scanWorkers)
 	return j.eachInDoubt(ctx, func(r *keystore.Record) {
-		w := j.workFor(r)
+		w := j.workFor(ctx, r)
 		if !w.eager(r) || !j.gate.enter() {
 			return
 		}
@@ -69,7 +69,7 @@ func (j *Journal) round(ctx context.Context) error {
 
 // eager reports whether the call can be recovered without its agent.
 func (w *work) eager(r *keystore.Record) bool {
-	return w.upstream.Auth.Name != "" && len(w.ask.Means) > 0 && !w.upstream.Secrets.HasSecrets(r.Intent.Target)
+	return w.upstream.Auth.Name != "" && len(w.ask.Means) > 0 && !w.upstream.Secrets.HasSecrets(r.Intent.Target) && !w.upstream.Secrets.HoldsSecret(&w.out)
 }
 
 func (j *Journal) eachInDoubt(ctx context.Context, do func(*keystore.Record)) error {
@@ -89,15 +89,19 @@ func (j *Journal) eachInDoubt(ctx context.Context, do func(*keystore.Record)) er
 }
 
 // workFor makes of a record the request that its agent would make, without the
-// agent's credentials. It waits for nothing.
-func (j *Journal) workFor(r *keystore.Record) *work {
+// agent's credentials. The body of one in doubt is read, since what can be asked
+// depends on it.
+func (j *Journal) workFor(ctx context.Context, r *keystore.Record) *work {
 	in := &r.Intent
 	c := &Call{Key: r.Key, Request: classify.Request{Upstream: in.Upstream, Method: in.Method, Target: in.Target, Header: in.Header}}
+	if r.State == keystore.InDoubt {
+		c.Request.Body = j.recordedBody(ctx, r)
+	}
 	w := &work{Journal: j, call: c, upstream: j.upstreams[in.Upstream], flight: newFlight()}
 	if w.upstream == nil {
 		w.upstream = &Upstream{Name: in.Upstream, Secrets: &classify.Secrets{}}
 	}
-	w.op = w.upstream.match(&c.Request)
+	w.rd = w.upstream.Adapter.Recall(&c.Request, in.Operation)
 	w.out = c.Request
 	w.out.Header = w.upstream.withAuth(in.Header)
 	w.ask = keystore.Request{
@@ -105,13 +109,29 @@ func (j *Journal) workFor(r *keystore.Record) *work {
 			Key: r.Key, Class: r.Class, Fingerprint: r.Fingerprint, Intent: *in, Terms: r.Terms, Epoch: j.epoch,
 			Credential: j.credential(w.upstream, &w.out), Principal: r.Principal,
 		},
-		Means: means(&c.Request, r.Class, w.op), Lookup: w.upstream.absence(w.op), OnlyRecover: true,
+		Means: w.means(&c.Request, r.Class), Lookup: w.upstream.absence(w.rd.Operation), OnlyRecover: true,
 	}
 	if len(w.ask.Means) == 0 {
 		w.ask.NoMeans = w.noMeans(r.Class)
 	}
 	w.ask.Intent.Origin = w.upstream.Origin
 	return w
+}
+
+// recordedBody is the body of an intent; none where it cannot be read, so that
+// nothing is concluded from it.
+func (j *Journal) recordedBody(ctx context.Context, r *keystore.Record) []byte {
+	b := r.Intent.Body
+	if b.Bytes == 0 || b.Missing {
+		return nil
+	}
+	whole := make([]byte, 0, b.Bytes)
+	err := j.store.ReadBody(ctx, b, func(piece []byte) error { whole = append(whole, piece...); return nil })
+	if err != nil {
+		j.observe.trouble("reading an intent's body", r.Key, err)
+		return nil
+	}
+	return whole
 }
 
 // raced says what to do after an event was refused: another one may have moved

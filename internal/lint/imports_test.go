@@ -38,7 +38,7 @@ var rooms = map[string]room{
 	"internal/upstream": {foreign: []string{"github.com/valyala/fasthttp", "github.com/hashicorp/go-retryablehttp", "golang.org/x/net", "golang.org/x/sys"}},
 	"internal/journal":  {own: []string{"keystore", "providers", "internal/crashpoint"}, foreign: []string{"golang.org/x/sync"}, not: []string{"net", "net/http"}},
 	"internal/deliver":  {own: []string{"keystore"}, foreign: []string{"github.com/hashicorp/go-retryablehttp"}},
-	"proxy":             {own: []string{"internal/view", "internal/journal", "keystore", "internal/crashpoint"}, foreign: []string{"github.com/valyala/fasthttp", "github.com/klauspost/compress", "github.com/molecule-man/go-brrr", "golang.org/x/sync", "golang.org/x/sys"}},
+	"proxy":             {own: []string{"internal/view", "internal/journal", "keystore", "providers", "internal/crashpoint"}, foreign: []string{"github.com/valyala/fasthttp", "github.com/klauspost/compress", "github.com/molecule-man/go-brrr", "golang.org/x/sync", "golang.org/x/sys"}},
 	"internal/view":     {own: []string{"internal/journal", "keystore"}},
 	"internal/admin":    {own: []string{"internal/journal", "internal/view", "keystore"}, foreign: []string{"github.com/prometheus/client_golang", "golang.org/x/net", "golang.org/x/sync"}},
 	"internal/config":   {foreign: []string{"github.com/caarlos0/env/v10", "go.yaml.in/yaml/v3"}, not: []string{"os"}},

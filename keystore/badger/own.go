@@ -22,6 +22,10 @@ func own(r *keystore.Record) *keystore.Record {
 		receipt := *r.Receipt
 		receipt.Header = slices.Clone(r.Receipt.Header)
 		receipt.Body.Inline = bytes.Clone(r.Receipt.Body.Inline)
+		if r.Receipt.Usage != nil {
+			usage := *r.Receipt.Usage
+			receipt.Usage = &usage
+		}
 		c.Receipt = &receipt
 	}
 	if r.Approval != nil {

@@ -19,6 +19,8 @@ type planHead struct {
 	// Calls holds the hashes of the calls that the plan names, one after the
 	// other.
 	Calls []byte `cbor:"3,keyasint,omitempty"`
+	// Advisory says that the plan refuses nothing.
+	Advisory bool `cbor:"4,keyasint,omitempty"`
 }
 
 // fact says what the plan, nil if there is none, says about a call.
@@ -31,6 +33,9 @@ func (h *planHead) fact(turn, call string) keystore.PlanFact {
 		if bytes.Equal(rest[:len(hash)], hash[:]) {
 			return keystore.InPlan
 		}
+	}
+	if h.Advisory {
+		return keystore.NoPlan
 	}
 	return keystore.OutOfPlan
 }
@@ -164,7 +169,7 @@ func (v *view) putPlan(p *keystore.Plan, g keystore.Guard, in incoming) (*step, 
 }
 
 func (st *step) writePlan(p *keystore.Plan, in incoming) error {
-	head := &planHead{Digest: p.Digest}
+	head := &planHead{Digest: p.Digest, Advisory: p.Advisory}
 	for i := range p.Calls {
 		hash := hashCall(p.Turn, p.Calls[i].ID)
 		head.Calls = append(head.Calls, hash[:]...)

@@ -55,6 +55,17 @@ func load(file string) (*providers.Adapter, error) {
 	return a, nil
 }
 
+// ForHost returns the adapter whose provider answers at that host, in lower case
+// and without port; nil if there is none.
+func (c *Catalogue) ForHost(host string) *providers.Adapter {
+	for _, a := range c.All {
+		if a.ServesHost(host) {
+			return a
+		}
+	}
+	return nil
+}
+
 // Named returns the adapter of that name, nil if there is none.
 func (c *Catalogue) Named(name string) *providers.Adapter {
 	for _, a := range c.All {

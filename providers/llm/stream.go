@@ -44,14 +44,15 @@ func (s *stream) write(piece []byte) {
 func (s *stream) end() {}
 
 func (s *stream) add(piece []byte) {
-	if s.isCut || len(s.line)+len(s.data)+len(piece) > eventBytesMax {
+	switch {
+	case len(piece) == 0:
+	case s.isCut || len(s.line)+len(s.data)+len(piece) > eventBytesMax:
 		s.isCut, s.hasGap = true, true
 		s.to.account().lose("an event is too long to be read")
-		s.data = nil
-		s.line = s.line[:min(len(s.line), 1)]
-		return
+		s.line, s.data = append(s.line[:0], ':'), nil // a comment, which is passed over
+	default:
+		s.line = append(s.line, piece...)
 	}
-	s.line = append(s.line, piece...)
 }
 
 func (s *stream) endLine() {

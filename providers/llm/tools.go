@@ -20,7 +20,7 @@ func actsAtOpenAI(t tool) bool {
 	case "namespace":
 		return slices.ContainsFunc(listOf(t["tools"]), actsAtOpenAI)
 	case "shell":
-		return tool(objectOf(t["environment"])).text("type") != "local"
+		return objectOf(t["environment"]).text("type") != "local"
 	}
 	// Web search bears its date behind its name.
 	return !slices.Contains(harmlessAtOpenAI, name) && !strings.HasPrefix(name, "web_search_")

@@ -220,14 +220,16 @@ func TestBounds(t *testing.T) {
 	huge := "data: {\"choices\":[{\"delta\":{\"content\":\"" + strings.Repeat("x", eventBytesMax) + "\"}}]}\n\n"
 	done := "data: [DONE]\n\n"
 	for name, j := range map[string]providers.Judgement{
-		"arguments":         judge(t, "chat", asStream, append(pieces, done)...),
-		"many calls":        judge(t, "chat", asStream, calls, done),
-		"no JSON":           judge(t, "chat", asStream, "data: {\n\n", done),
-		"a long JSON":       judge(t, "chat", asJSON, strings.Repeat(" ", wholeBytesMax), "{}"),
-		"a long event":      judge(t, "chat", asStream, huge, done),
-		"arguments in part": judge(t, "gemini", asJSON, `{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","willContinue":true}}]}}]}`),
-		"an unknown coding": unknownCoding(t),
-		"a bomb":            bomb(t),
+		"arguments":               judge(t, "chat", asStream, append(pieces, done)...),
+		"many calls":              judge(t, "chat", asStream, calls, done),
+		"no JSON":                 judge(t, "chat", asStream, "data: {\n\n", done),
+		"a long JSON":             judge(t, "chat", asJSON, strings.Repeat(" ", wholeBytesMax), "{}"),
+		"a long event of lines":   judge(t, "chat", asStream, "data: {\"choices\":[\n", "data: "+strings.Repeat(" ", eventBytesMax)+"\n", "data: ]}\n\n", done),
+		"a long event and no end": judge(t, "responses", asStream, huge),
+		"a long event":            judge(t, "chat", asStream, huge, done),
+		"arguments in part":       judge(t, "gemini", asJSON, `{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","willContinue":true}}]}}]}`),
+		"an unknown coding":       unknownCoding(t),
+		"a bomb":                  bomb(t),
 	} {
 		if j.Outcome != 0 || j.Decision != nil || j.Reason == "" {
 			t.Errorf("%s: got %+v %+v", name, j, j.Decision)
@@ -236,12 +238,14 @@ func TestBounds(t *testing.T) {
 }
 
 func unknownCoding(t *testing.T) providers.Judgement {
+	t.Helper()
 	w := watch(t, "chat", asStream, "br")
 	w.Write([]byte("anything"))
 	return w.End(t.Context())
 }
 
 func bomb(t *testing.T) providers.Judgement {
+	t.Helper()
 	w := watch(t, "chat", asJSON, "gzip")
 	w.Write(compress(t, strings.Repeat(" ", inflatedBytesMax+1)))
 	return w.End(t.Context())

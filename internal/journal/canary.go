@@ -1,0 +1,77 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"counterfoil/classify"
+)
+
+// canaryTimeout bounds the looks at whether lookups are permitted, all together.
+const canaryTimeout = 10 * time.Second
+
+// A Permission is what was learnt at start about lookups at one upstream.
+type Permission struct {
+	Upstream string
+	// Refused says why lookups are off; empty where they are not.
+	Refused string
+	// Unclear says why nothing was learnt, so that lookups stay on.
+	Unclear string
+}
+
+func (u *Upstream) lookupsAreOff() bool { return u.refused != "" }
+
+func (u *Upstream) lookupsOff() string { return u.refused }
+
+// CheckLookups sends each upstream's canary with the upstream's own credential.
+// Where it is not permitted, lookups are off for this life: what cannot be asked
+// must be known before a crash, not in one. Call it once, before the first call.
+func (j *Journal) CheckLookups(ctx context.Context) []Permission {
+	ctx, cancel := context.WithTimeout(ctx, canaryTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	var list []Permission
+	var busy sync.WaitGroup
+	for _, u := range j.upstreams {
+		if u.Canary == "" || u.Auth.Name == "" {
+			continue
+		}
+		busy.Go(func() {
+			p := u.tryCanary(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			u.refused = p.Refused
+			list = append(list, p)
+		})
+	}
+	busy.Wait()
+	return list
+}
+
+func (u *Upstream) tryCanary(ctx context.Context) Permission {
+	p := Permission{Upstream: u.Name}
+	method, target, _ := strings.Cut(u.Canary, " ")
+	r := &classify.Request{Upstream: u.Name, Method: method, Target: target, Header: classify.Header{{Name: "Accept", Value: "application/json"}}}
+	r.Header = u.withAuth(r.Header)
+	resp := u.Finder.Send(ctx, r)
+	if resp.Evidence != classify.Answered {
+		p.Unclear = "the provider could not be reached"
+		return p
+	}
+	defer resp.Body.Close()
+	if _, err := io.CopyN(io.Discard, resp.Body, glanceMax); err != nil && err != io.EOF {
+		p.Unclear = "the answer broke off"
+		return p
+	}
+	switch {
+	case resp.Status >= 500 || resp.Status == 429 || resp.Status == 408:
+		p.Unclear = fmt.Sprintf("it was answered %d", resp.Status)
+	case resp.Status > 299:
+		p.Refused = fmt.Sprintf("the canary %s was answered %d", u.Canary, resp.Status)
+	}
+	return p
+}
