@@ -164,7 +164,7 @@ func startFor(t *testing.T, program, adapter, url, data string) *served {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program, "--announce")
+	cmd := exec.CommandContext(t.Context(), program, "serve", "--announce")
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + data, "COUNTERFOIL_CONFIG=" + file, "COUNTERFOIL_DATA=" + filepath.Join(data, "journal"),
 		"COUNTERFOIL_LISTEN=127.0.0.1:0", "COUNTERFOIL_ADMIN_LISTEN=127.0.0.1:0", "COUNTERFOIL_LOG_LEVEL=error",
