@@ -166,6 +166,14 @@ func startSidecar(t *testing.T, sidecar, upstreams string) string {
 		"COUNTERFOIL_DATA=" + filepath.Join(t.TempDir(), "journal"),
 		"COUNTERFOIL_LOG_LEVEL=error",
 	}
+	address := announced(t, cmd)
+	t.Cleanup(func() { _ = cmd.Wait() }) // the test's context has ended it
+	return address
+}
+
+// announced starts a sidecar and returns the address that it announces.
+func announced(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -174,7 +182,6 @@ func startSidecar(t *testing.T, sidecar, upstreams string) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Wait() }) // the test's context has ended it
 	address, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatalf("the sidecar did not start: %v", err)
