@@ -11,7 +11,7 @@ import (
 // createsOf keeps the cases of a spec whose adapter can look them up.
 func createsOf(t *testing.T, spec fake.Spec) fake.Spec {
 	t.Helper()
-	a := catalogue(t).Named(spec.Adapter)
+	a := bound(t, catalogue(t), spec.Adapter)
 	var cases []fake.Case
 	for _, c := range spec.Cases {
 		if operationOf(t, a, c).Lookup != nil {

@@ -3,6 +3,7 @@ package adapters
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,5 +130,32 @@ func TestPages(t *testing.T) {
 				t.Errorf("%s (%s), not %s", f.Discovery, f.Reason, tt.want)
 			}
 		})
+	}
+}
+
+// An Enterprise server has the API below a path. What an upstream's URL has of
+// it stands in no request, and in no lookup.
+func TestGitHubEnterprise(t *testing.T) {
+	all, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := all.Named("github").For(nil, providers.Settings{BasePath: "/api/v3"})
+	for _, tt := range []struct{ operation, want string }{
+		{"issues.createComment", "/repos/o/r/issues/5/comments?"},
+		{"repos.putContents", "/repos/o/r/contents/docs%2Fb.md?ref=main"},
+		{"issues.updateComment", "/repos/o/r/issues/comments/10"},
+	} {
+		spec := fake.GitHub()
+		slices.Reverse(spec.Cases) // of two, the plainer path
+		r := requestOf(caseOf(t, spec, tt.operation))
+		rd, _ := a.Read(r)
+		if rd.Operation == nil || rd.Operation.Name != tt.operation {
+			t.Fatalf("%s is read as %+v", tt.operation, rd.Operation)
+		}
+		got, _ := rd.Search(providers.Query{Key: marker, Marker: marker, SentAt: time.Now(), Original: r}).Next()
+		if got == nil || !strings.HasPrefix(got.Target, tt.want) {
+			t.Errorf("%s is looked up by %+v, not %s", tt.operation, got, tt.want)
+		}
 	}
 }

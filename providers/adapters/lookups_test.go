@@ -17,6 +17,7 @@ import (
 	"counterfoil/classify"
 	"counterfoil/internal/fake"
 	"counterfoil/providers"
+	"counterfoil/providers/llm"
 
 	"github.com/itchyny/gojq"
 )
@@ -34,14 +35,25 @@ func TestLookups(t *testing.T) {
 	for _, spec := range fake.Specs() {
 		for i, c := range spec.Cases {
 			t.Run(fmt.Sprintf("%s/%s-%d", spec.Adapter, c.Operation, i), func(t *testing.T) {
-				a := all.Named(spec.Adapter)
-				if a == nil {
-					t.Fatalf("there is no adapter %s", spec.Adapter)
-				}
-				lookUp(t, a, spec, c)
+				lookUp(t, bound(t, all, spec.Adapter), spec, c)
 			})
 		}
 	}
+}
+
+// bound is an adapter with the dialects that it reads content by.
+func bound(t *testing.T, all *Catalogue, name string) *providers.Adapter {
+	t.Helper()
+	a, known := all.Named(name), providers.Dialects{"llm": llm.New}
+	if a == nil {
+		t.Fatalf("there is no adapter %s", name)
+	}
+	for _, d := range a.Dialects {
+		if known[d] == nil {
+			t.Fatalf("%s: its dialect %s is not among those of this test", name, d)
+		}
+	}
+	return a.For(known, providers.Settings{})
 }
 
 func lookUp(t *testing.T, a *providers.Adapter, spec fake.Spec, c fake.Case) {
