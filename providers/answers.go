@@ -186,17 +186,17 @@ func (w *watcher) Write(piece []byte) {
 func (w *watcher) End(ctx context.Context) Judgement {
 	var j Judgement
 	if w.inner != nil {
-		if j = w.inner.End(ctx); j.Outcome != 0 {
-			return j
-		}
+		j = w.inner.End(ctx)
 	}
 	if w.isResend && slices.Contains(w.rd.Operation.SuccessOnResend, w.head.Status) {
 		j.Outcome = classify.Applied
 		return j
 	}
-	byRows := w.byRows(ctx)
-	byRows.Decision = j.Decision
-	return byRows
+	if said := w.byRows(ctx); said.Outcome != 0 {
+		said.Decision = j.Decision
+		return said
+	}
+	return j
 }
 
 func (w *watcher) byRows(ctx context.Context) Judgement {
