@@ -174,6 +174,8 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(string(text))
 	}
+	f.Add("name: x\nhosts: ['*.x.y']\noperations:\n  - {name: a, class: effect, marker: {place: json, name: /a, create: true}}\n")
+	f.Add("name: x\nredact: {path: ['/bot{}/**']}\nerrors: [{status: ['5xx'], outcome: in_flight}]\noperations: []\n")
 	f.Add("&a [*a]")
 	f.Add("operations: &a [{name: a, class: effect, when: *a}]")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -186,7 +188,9 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("got %v and %v", a, err)
 		}
 		if a != nil {
-			a.Match(&classify.Request{Method: "POST", Target: "/a/b?c"})
+			r := &classify.Request{Method: "POST", Target: "/a/b?c", Body: []byte(`{"a":{"b":"c"}}`)}
+			rd, _ := a.Read(r)
+			_, _, _ = rd.Stamp(r, Stamps{Key: sampleKey, Marker: sampleKey}) // it may have no place
 		}
 	})
 }

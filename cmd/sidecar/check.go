@@ -18,12 +18,23 @@ import (
 
 // newCheckCommand checks what a start would check, and starts nothing.
 func newCheckCommand(env clientEnv) *cobra.Command {
-	return &cobra.Command{
-		Use: "check", Short: "Check the configuration, offline", Args: exactly(),
+	e := &explainFlags{}
+	cmd := &cobra.Command{
+		Use: "check", Short: "Check the configuration, offline, or explain a request", Args: exactly(),
 		Long: `Reads the variables and the file that COUNTERFOIL_CONFIG names as "sidecar serve"
 would, and says what it would serve, or every mistake with its place. It starts
-nothing and asks nobody. It exits with 0 or 2.`,
+nothing and asks nobody. It exits with 0 or 2.
+
+With --explain it says what would become of a request: which operation of which
+adapter it is, its class, where key and marker go, and how the call would be
+recovered. The URL is the provider's, or /upstream/path; no upstream need be
+configured for it.`,
+		Example: `  sidecar check --explain 'POST https://api.stripe.com/v1/refunds' -d 'charge=ch_1&amount=500'
+  sidecar check --explain 'POST /tickets/v1/tickets' -H 'Content-Type: application/json' -d @ticket.json`,
 		RunE: func(*cobra.Command, []string) error {
+			if e.request != "" {
+				return explain(env, e)
+			}
 			cfg, err := loadConfig(env)
 			if err != nil {
 				return err
@@ -37,6 +48,11 @@ nothing and asks nobody. It exits with 0 or 2.`,
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&e.request, "explain", "", "METHOD and URL of a request to explain")
+	cmd.Flags().StringVarP(&e.body, "data", "d", "", "its body, or @file")
+	cmd.Flags().StringArrayVarP(&e.headers, "header", "H", nil, "one of its header fields, as in 'Stripe-Version: 2026-01-28'")
+	cmd.Flags().BoolVar(&e.asJSON, "json", false, "print JSON")
+	return cmd
 }
 
 func describe(out io.Writer, cfg *config.Config) {

@@ -20,11 +20,11 @@ func OpenAI() Spec {
 		Adapter: "openai",
 		New:     func(l *Ledger) http.Handler { return &keeper{l, kinds} },
 		Cases: []Case{
-			jsonCase("images", "/v1/images/generations", `{"model":"gpt-image","prompt":"a cup"}`),
-			jsonCase("audio.speech", "/v1/audio/speech", `{"model":"tts","input":"hi","voice":"alloy"}`),
-			jsonCase("audio.transcriptions", "/v1/audio/transcriptions", `{}`),
-			jsonCase("audio.translations", "/v1/audio/translations", `{}`),
-			jsonCase("moderations", "/v1/moderations", `{"input":"hi"}`),
+			askCase("images", "/v1/images/generations", `{"model":"gpt-image","prompt":"a cup"}`),
+			askCase("audio.speech", "/v1/audio/speech", `{"model":"tts","input":"hi","voice":"alloy"}`),
+			askCase("audio.transcriptions", "/v1/audio/transcriptions", `{}`),
+			askCase("audio.translations", "/v1/audio/translations", `{}`),
+			askCase("moderations", "/v1/moderations", `{"input":"hi"}`),
 			jsonCase("fine_tuning.jobs.create", "/v1/fine_tuning/jobs", `{"model":"gpt-test","training_file":"file-1"}`),
 			jsonCase("batches.create", "/v1/batches", `{"input_file_id":"file-1","endpoint":"/v1/responses","completion_window":"24h","metadata":{"team":"support"}}`),
 			{Operation: "files.create", Method: http.MethodPost, Target: "/v1/files",
@@ -68,6 +68,13 @@ func Gemini() Spec {
 
 func jsonCase(operation, target, body string) Case {
 	return Case{Operation: operation, Method: http.MethodPost, Target: target, Header: http.Header{"Content-Type": {"application/json"}}, Body: body}
+}
+
+// askCase is a question: asked again, it is answered anew.
+func askCase(operation, target, body string) Case {
+	c := jsonCase(operation, target, body)
+	c.Recovered = ".object"
+	return c
 }
 
 // A keeper makes an object of a kind by each POST to a path, and lists them by

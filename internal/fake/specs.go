@@ -40,8 +40,11 @@ type Case struct {
 // Specs lists every provider, by name.
 func Specs() []Spec {
 	return []Spec{
+		Anthropic(),
+		Gemini(),
 		GitHub(),
 		IdempotencyKey(),
+		OpenAI(),
 		Slack(),
 		Stripe(),
 		Twilio(),

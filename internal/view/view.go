@@ -238,6 +238,8 @@ type Receipt struct {
 	Source     string    `json:"source"`
 	Attempt    uint32    `json:"attempt,omitempty"`
 	SettledAt  time.Time `json:"settled_at"`
+	// Usage counts the tokens of a model's answer.
+	Usage *keystore.Usage `json:"usage,omitempty"`
 	// URL is where the response itself is, for agents.
 	URL string `json:"url,omitempty"`
 }
@@ -251,7 +253,7 @@ func receiptOf(record *keystore.Record, who Audience) *Receipt {
 	r := record.Receipt
 	v := &Receipt{
 		Status: r.Status, BodyBytes: r.Body.Bytes, BodyMissing: r.Body.Missing,
-		Source: r.Source.String(), Attempt: r.Attempt, SettledAt: r.SettledAt.Time(),
+		Source: r.Source.String(), Attempt: r.Attempt, SettledAt: r.SettledAt.Time(), Usage: r.Usage,
 	}
 	if r.Body.Bytes > 0 {
 		v.BodySHA256 = hex.EncodeToString(r.Body.SHA256[:])
