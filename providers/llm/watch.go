@@ -74,9 +74,7 @@ func (w *watcher) End(context.Context) providers.Judgement {
 	if j, ok := w.inflate(); !ok {
 		return j
 	}
-	if w.isStream {
-		w.stream.end()
-	} else if !w.reader.whole(w.held) {
+	if !w.isStream && !w.reader.whole(w.held) {
 		return w.broken("the model's answer is not JSON")
 	}
 	return w.judge(w.reader.account())
