@@ -107,7 +107,11 @@ func (row *errorRow) mayHold(h *Head) bool {
 // look at the body.
 func (rd *Reading) rowsFor(h *Head) []*errorRow {
 	var rows []*errorRow
-	for _, list := range [...][]errorRow{rd.Operation.errors, rd.errors} {
+	var own []errorRow
+	if rd.Operation != nil {
+		own = rd.Operation.errors
+	}
+	for _, list := range [...][]errorRow{own, rd.errors} {
 		for i := range list {
 			if !list[i].mayHold(h) {
 				continue
@@ -127,11 +131,8 @@ func (rd *Reading) NarrowsEncoding() bool {
 	if _, ok := rd.Content.(Watchable); ok {
 		return true
 	}
-	if rd.Operation == nil {
-		return false
-	}
 	byContent := func(r errorRow) bool { return r.json != nil }
-	return slices.ContainsFunc(rd.Operation.errors, byContent) || slices.ContainsFunc(rd.errors, byContent)
+	return rd.Operation != nil && slices.ContainsFunc(rd.Operation.errors, byContent) || slices.ContainsFunc(rd.errors, byContent)
 }
 
 // Watch returns what judges an answer to the request by its body, nil where its
@@ -141,16 +142,17 @@ func (rd *Reading) Watch(q Query, h Head, isResend bool) Watcher {
 	if w, ok := rd.Content.(Watchable); ok {
 		inner = w.Watch(h)
 	}
-	if rd.Operation == nil {
-		return inner
-	}
 	w := &watcher{rd: rd, q: q, head: h, isResend: isResend, inner: inner, rows: rd.rowsFor(&h)}
 	w.holds = slices.ContainsFunc(w.rows, func(r *errorRow) bool { return r.json != nil }) && !isStream(h.Header)
-	again := isResend && slices.Contains(rd.Operation.SuccessOnResend, h.Status)
+	again := isResend && rd.succeedsAgain(h.Status)
 	if inner == nil && len(w.rows) == 0 && !again {
 		return nil
 	}
 	return w
+}
+
+func (rd *Reading) succeedsAgain(status int) bool {
+	return rd.Operation != nil && slices.Contains(rd.Operation.SuccessOnResend, status)
 }
 
 func isStream(h classify.Header) bool { return mediaType(h) == "text/event-stream" }
@@ -188,7 +190,7 @@ func (w *watcher) End(ctx context.Context) Judgement {
 	if w.inner != nil {
 		j = w.inner.End(ctx)
 	}
-	if w.isResend && slices.Contains(w.rd.Operation.SuccessOnResend, w.head.Status) {
+	if w.isResend && w.rd.succeedsAgain(w.head.Status) {
 		j.Outcome = classify.Applied
 		return j
 	}

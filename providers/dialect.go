@@ -50,6 +50,10 @@ type Content interface {
 	Class() classify.Class
 }
 
+// A Changer may know that the request changes something, so that no operation can
+// call it a read.
+type Changer interface{ Changes() bool }
+
 // A Passer may be none of the journal's business: it is sent on untouched,
 // whatever its method.
 type Passer interface{ Passes() bool }

@@ -152,6 +152,9 @@ func (c *content) Class() classify.Class {
 	return classify.Read
 }
 
+// Changes lets no operation call a mutation a read.
+func (c *content) Changes() bool { return c.operation.Operation == ast.Mutation }
+
 // Print takes white space, comments and the order of members out of account: two
 // documents that say the same are the same.
 func (c *content) Print(r *classify.Request) *classify.Request {
