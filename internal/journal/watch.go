@@ -67,18 +67,24 @@ func (j *Journal) overheard(rd *providers.Reading, resp *classify.Response) io.R
 	if watcher == nil {
 		return resp.Body
 	}
-	return &overheard{watchedBody: watchedBody{resp.Body, watcher}}
+	return &overheard{watchedBody: watchedBody{resp.Body, watcher}, left: resp.Length}
 }
 
-// An overheard body ends its watching at its clean end.
+// An overheard body ends its watching at its clean end: who knows the length does
+// not read beyond it.
 type overheard struct {
 	watchedBody
+	// left is how much is still to come, below 0 where that is not known.
+	left   int64
 	isOver bool
 }
 
 func (b *overheard) Read(p []byte) (int, error) {
 	n, err := b.watchedBody.Read(p)
-	if errors.Is(err, io.EOF) && !b.isOver {
+	if b.left > 0 {
+		b.left -= int64(n)
+	}
+	if (errors.Is(err, io.EOF) || b.left == 0) && !b.isOver {
 		b.isOver = true
 		ctx, cancel := context.WithTimeout(context.Background(), watchTimeout)
 		defer cancel()
