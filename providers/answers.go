@@ -168,6 +168,8 @@ type watcher struct {
 	holds    bool
 	body     []byte
 	tooLong  bool
+	// passed is the last piece, where nothing keeps it back.
+	passed []byte
 }
 
 func (w *watcher) Holds() bool { return w.holds || w.inner != nil && w.inner.Holds() }
@@ -176,6 +178,9 @@ func (w *watcher) Write(piece []byte) {
 	if w.inner != nil {
 		w.inner.Write(piece)
 	}
+	if _, gated := w.inner.(Gated); !gated {
+		w.passed = piece
+	}
 	switch {
 	case !w.holds || w.tooLong:
 	case len(w.body)+len(piece) > judgedBytesMax:
@@ -183,6 +188,32 @@ func (w *watcher) Write(piece []byte) {
 	default:
 		w.body = append(w.body, piece...)
 	}
+}
+
+// Take passes all of what the dialect does not keep back.
+func (w *watcher) Take() []byte {
+	if g, ok := w.inner.(Gated); ok {
+		return g.Take()
+	}
+	passed := w.passed
+	w.passed = nil
+	return passed
+}
+
+// Rest is what the dialect keeps back.
+func (w *watcher) Rest() []byte {
+	if g, ok := w.inner.(Gated); ok {
+		return g.Rest()
+	}
+	return nil
+}
+
+// Told hands on what the dialect has heard.
+func (w *watcher) Told() []Late {
+	if t, ok := w.inner.(Teller); ok {
+		return t.Told()
+	}
+	return nil
 }
 
 func (w *watcher) End(ctx context.Context) Judgement {

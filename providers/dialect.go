@@ -97,6 +97,25 @@ type Watcher interface {
 	End(ctx context.Context) Judgement
 }
 
+// A Gated watcher keeps back the end of a stream: the event that tells the client
+// the result, and what follows it. The receipt has to be durable before that.
+type Gated interface {
+	// Take returns what of the pieces written so far may be passed on; it is valid
+	// until the next Write. Rest is what was kept back.
+	Take() []byte
+	Rest() []byte
+}
+
+// A Late is an answer that comes on another way than the request's own: on a
+// stream that the client resumed. Token is what [Judgement.Awaits] was.
+type Late struct {
+	Token string
+	Body  []byte
+}
+
+// A Teller is a watcher that hears of late answers.
+type Teller interface{ Told() []Late }
+
 // A Watchable has something to read in the answer's body. Watch returns nil
 // where the head says that there is nothing.
 type Watchable interface{ Watch(h Head) Watcher }
@@ -129,6 +148,9 @@ type Judgement struct {
 	// Stuck comes with Ambiguous: the answer cannot be judged, now or later;
 	// nothing may be sent again, and a person decides.
 	Stuck bool
+	// Awaits comes with Ambiguous where the server has ended its answer cleanly and
+	// has the client come back for the result: a [Late] of that token brings it.
+	Awaits string
 	// Reason is for people and holds nothing of the content.
 	Reason string
 	// Alarm is what an operator should look into; empty for nothing.

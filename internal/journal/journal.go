@@ -120,6 +120,7 @@ type Journal struct {
 	lanes     lanes
 	gate      gate
 	keepers   keepers
+	awaited   awaited
 	late      chan struct{}
 	closed    chan struct{}
 	unpacking chan struct{}
@@ -212,7 +213,7 @@ func (j *Journal) Pass(ctx context.Context, r *classify.Request, rd *providers.R
 	resp := j.send(ctx, u, &out)
 	resp.Header = classify.EndToEnd(resp.Header)
 	if resp.Evidence == classify.Answered {
-		resp.Body = j.overheard(rd, resp)
+		resp.Body = j.overheard(u.Name, rd, resp)
 	}
 	return resp
 }

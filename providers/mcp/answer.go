@@ -22,12 +22,15 @@ type collector struct {
 	whole    []byte
 	isLong   bool
 	each     func(message []byte)
+	// isResumable says that the stream gave its events ids.
+	isResumable bool
 }
 
 func newCollector(h providers.Head) *collector {
 	media, _, _ := mime.ParseMediaType(h.Header.Value("Content-Type"))
 	c := &collector{isStream: media == "text/event-stream"}
 	c.parser = sse.New(responseBytesMax, func(e sse.Event) {
+		c.isResumable = c.isResumable || e.ID != ""
 		if c.each != nil {
 			c.each(e.Data)
 		}
@@ -70,7 +73,8 @@ func (c *call) Watch(h providers.Head) providers.Watcher {
 	if h.Status < 200 || h.Status > 299 {
 		return nil
 	}
-	w := &callWatcher{collector: newCollector(h)}
+	w := &callWatcher{collector: newCollector(h), token: token(c.session, c.message.id)}
+	w.gate = sse.NewGate(w.parser, func() bool { return w.response != nil })
 	w.each = func(text []byte) {
 		var r response
 		if json.Unmarshal(text, &r) == nil && r.isResponse() && sameID(r.ID, c.message.id) {
@@ -84,19 +88,47 @@ func sameID(a, b []byte) bool { return bytes.Equal(bytes.TrimSpace(a), bytes.Tri
 
 type callWatcher struct {
 	*collector
+	gate     *sse.Gate
+	token    string
+	passed   []byte
 	response *response
 }
 
 // Holds is false: progress reaches the client as it comes.
 func (w *callWatcher) Holds() bool { return false }
 
-func (w *callWatcher) Write(piece []byte) { w.write(piece) }
+func (w *callWatcher) Write(piece []byte) {
+	if w.isStream {
+		w.gate.Write(piece)
+		return
+	}
+	w.write(piece)
+	w.passed = piece
+}
+
+// Take keeps back the event with the response: who has it has the answer.
+func (w *callWatcher) Take() []byte {
+	if w.isStream {
+		return w.gate.Take()
+	}
+	passed := w.passed
+	w.passed = nil
+	return passed
+}
+
+// Rest is that event, and what follows it.
+func (w *callWatcher) Rest() []byte { return w.gate.Rest() }
 
 func (w *callWatcher) End(context.Context) providers.Judgement {
 	w.end()
 	switch r := w.response; {
 	case r == nil && w.isLong:
 		return providers.Judgement{Outcome: classify.Ambiguous, Reason: "a message of the server is too long to be read"}
+	case r == nil && w.isStream && w.isResumable:
+		return providers.Judgement{
+			Outcome: classify.Ambiguous, Awaits: w.token,
+			Reason: "the server ended the stream before the response, for the client to come back for it",
+		}
 	case r == nil:
 		return providers.Judgement{Outcome: classify.Ambiguous, Reason: "the answer ended without the response"}
 	case r.Error != nil:
@@ -127,6 +159,56 @@ func judgeResult(raw json.RawMessage) providers.Judgement {
 	}
 	return providers.Judgement{Outcome: classify.Applied}
 }
+
+// token names a call whose response the client is to come back for: JSON-RPC ids
+// are unique in their session.
+func token(session string, id []byte) string { return session + "\x00" + string(bytes.TrimSpace(id)) }
+
+// resuming is a GET: a stream of what the server says by itself, or of what a
+// stream that was cut off had left to say.
+type resuming struct {
+	passing
+	session string
+}
+
+// Watch listens for responses to earlier calls.
+func (r resuming) Watch(h providers.Head) providers.Watcher {
+	if h.Status != 200 {
+		return nil
+	}
+	w := &resumeWatcher{collector: newCollector(h)}
+	w.each = func(text []byte) {
+		var m response
+		if json.Unmarshal(text, &m) == nil && m.isResponse() {
+			w.told = append(w.told, providers.Late{Token: token(r.session, m.ID), Body: bytes.Clone(text)})
+		}
+	}
+	return w
+}
+
+type resumeWatcher struct {
+	*collector
+	told []providers.Late
+}
+
+// Holds is false: the stream passes.
+func (w *resumeWatcher) Holds() bool { return false }
+
+func (w *resumeWatcher) Write(piece []byte) {
+	if w.isStream {
+		w.write(piece)
+	}
+}
+
+// Told returns the responses that have come since it was last asked.
+func (w *resumeWatcher) Told() []providers.Late {
+	told := w.told
+	w.told = nil
+	return told
+}
+
+// End judges nothing.
+func (w *resumeWatcher) End(context.Context) providers.Judgement { return providers.Judgement{} }
 
 // responseIn is the last response in an answer on record, nil if there is none.
 func responseIn(a providers.Answer) []byte {

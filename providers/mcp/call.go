@@ -18,6 +18,7 @@ type call struct {
 	trusts   bool
 	revision string
 	accepts  string
+	session  string
 }
 
 // Kind is the JSON-RPC method.

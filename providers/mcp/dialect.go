@@ -34,7 +34,11 @@ type dialect struct {
 // Read refuses what a server could read in another way than we do: batches, names
 // that stand twice or in other case, and headers that contradict the body.
 func (d *dialect) Read(r *classify.Request) (providers.Content, *providers.Refusal) {
-	if r.Method != "POST" {
+	switch r.Method {
+	case "POST":
+	case "GET":
+		return resuming{session: r.Header.Value("Mcp-Session-Id")}, nil
+	default:
 		return passing{}, nil
 	}
 	m, wrong := parse(r)
@@ -49,7 +53,7 @@ func (d *dialect) Read(r *classify.Request) (providers.Content, *providers.Refus
 	}
 	switch m.method {
 	case "tools/call":
-		return &call{message: m, known: d.tools.of(m.tool), trusts: d.trusts, revision: r.Header.Value("MCP-Protocol-Version"), accepts: r.Header.Value("Accept")}, nil
+		return &call{message: m, known: d.tools.of(m.tool), trusts: d.trusts, revision: r.Header.Value("MCP-Protocol-Version"), accepts: r.Header.Value("Accept"), session: r.Header.Value("Mcp-Session-Id")}, nil
 	case "tools/list":
 		return listing{passing{m.method}, d.tools}, nil
 	}

@@ -100,3 +100,50 @@ func (p *Parser) dispatch() {
 	}
 	p.name, p.data, p.isCut = "", p.data[:0], false
 }
+
+// AtBoundary reports whether no event has begun that is not handed over yet.
+func (p *Parser) AtBoundary() bool { return len(p.line) == 0 && len(p.data) == 0 && p.name == "" }
+
+// A Gate lets a stream through event by event, and keeps back what follows once
+// isLast says that the event that tells the result has come: whoever has that
+// event has the answer, be the stream at its end or not. It is used by one
+// goroutine.
+type Gate struct {
+	parser *Parser
+	isLast func() bool
+	held   []byte
+	passed []byte
+	isShut bool
+}
+
+// NewGate returns a gate that writes what comes to the parser.
+func NewGate(p *Parser, isLast func() bool) *Gate { return &Gate{parser: p, isLast: isLast} }
+
+// Write takes the next bytes of the stream.
+func (g *Gate) Write(piece []byte) {
+	for len(piece) > 0 {
+		end := bytes.IndexAny(piece, "\r\n") + 1
+		if end == 0 {
+			end = len(piece)
+		}
+		g.parser.Write(piece[:end])
+		g.held = append(g.held, piece[:end]...)
+		piece = piece[end:]
+		if g.isShut = g.isShut || g.isLast(); g.isShut {
+			continue
+		}
+		if g.parser.AtBoundary() || len(g.held) > g.parser.bytesMax {
+			g.passed, g.held = append(g.passed, g.held...), g.held[:0]
+		}
+	}
+}
+
+// Take returns what may be passed on by now; it is valid until the next Write.
+func (g *Gate) Take() []byte {
+	passed := g.passed
+	g.passed = g.passed[len(g.passed):]
+	return passed
+}
+
+// Rest is what was kept back.
+func (g *Gate) Rest() []byte { return g.held }

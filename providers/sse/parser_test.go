@@ -61,3 +61,23 @@ func TestC33SplitsDoNotMatter(t *testing.T) {
 		}
 	})
 }
+
+// What a gate lets through and what it keeps back are the stream, and the event
+// that tells the result is kept back whole.
+func TestGate(t *testing.T) {
+	const before, last = "\xef\xbb\xbf: hi\r\n\r\ndata: one\r\n\r\n:ping\n\ndata: two\r\r", "event: end\r\ndata: last\r\n\r\ndata: more\n\n"
+	rapid.Check(t, func(t *rapid.T) {
+		isLast := false
+		g := NewGate(New(1000, func(e Event) { isLast = isLast || e.Name == "end" }, nil), func() bool { return isLast })
+		passed := ""
+		for at := 0; at < len(before+last); {
+			n := min(len(before+last), at+rapid.IntRange(1, 9).Draw(t, "piece"))
+			g.Write([]byte((before + last)[at:n]))
+			passed += string(g.Take())
+			at = n
+		}
+		if passed+string(g.Rest()) != before+last || len(passed) > len(before) || len(passed) < len(before)-1 {
+			t.Fatalf("passed %q, kept back %q", passed, g.Rest())
+		}
+	})
+}
