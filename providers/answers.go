@@ -186,15 +186,18 @@ func (w *watcher) Write(piece []byte) {
 func (w *watcher) End(ctx context.Context) Judgement {
 	var j Judgement
 	if w.inner != nil {
-		if j = w.inner.End(ctx); j.Outcome != 0 {
-			return j
-		}
+		j = w.inner.End(ctx)
 	}
-	if w.isResend && slices.Contains(w.rd.Operation.SuccessOnResend, w.head.Status) {
+	if w.isResend && j.Outcome == 0 && slices.Contains(w.rd.Operation.SuccessOnResend, w.head.Status) {
 		j.Outcome = classify.Applied
 		return j
 	}
+	// What the adapter says of its provider counts before what its dialect says of
+	// all.
 	byRows := w.byRows(ctx)
+	if byRows.Outcome == 0 {
+		return j
+	}
 	byRows.Decision = j.Decision
 	return byRows
 }

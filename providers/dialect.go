@@ -31,6 +31,9 @@ type Settings struct {
 	BasePath string
 	// TrustAnnotations says that an MCP server's word on its tools is taken.
 	TrustAnnotations bool
+	// OfProvider says that the adapter is of a certain provider: it names hosts or
+	// operations. [Adapter.For] sets it.
+	OfProvider bool
 }
 
 // Dialects make a dialect by name.
@@ -107,9 +110,13 @@ type Refuser interface {
 	Refuse(problem []byte, text string) Answer
 }
 
-// A Seeker builds a lookup in its dialect from what l.Dialect holds.
+// A Seeker builds a lookup in its dialect from what l.GraphQL holds.
 type Seeker interface {
+	// Seek returns the question's body and its media type; target and other
+	// headers are the call's own.
 	Seek(l *Lookup, q *Query) (*classify.Request, error)
+	// Sought judges an answer of status 200 without content coding. The headers of
+	// what it finds are set by who asks.
 	Sought(ctx context.Context, l *Lookup, q *Query, a Answer) Finding
 }
 

@@ -9,6 +9,7 @@ import (
 	"counterfoil/internal/config"
 	"counterfoil/providers"
 	"counterfoil/providers/adapters"
+	"counterfoil/providers/graphql"
 	"counterfoil/providers/llm"
 
 	"go.yaml.in/yaml/v3"
@@ -106,7 +107,8 @@ func (k *known) ofHost(target string) *providers.Adapter {
 
 // dialects is the Go that reads content, by the names that adapters use.
 var dialects = providers.Dialects{
-	"llm": llm.New,
+	"graphql": graphql.New,
+	"llm":     llm.New,
 }
 
 // adapter is all that is known about an upstream's provider: its own operations
