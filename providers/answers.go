@@ -147,7 +147,7 @@ func (rd *Reading) Watch(q Query, h Head, isResend bool) Watcher {
 	w := &watcher{rd: rd, q: q, head: h, isResend: isResend, inner: inner, rows: rd.rowsFor(&h)}
 	w.holds = slices.ContainsFunc(w.rows, func(r *errorRow) bool { return r.json != nil }) && !isStream(h.Header)
 	again := isResend && slices.Contains(rd.Operation.SuccessOnResend, h.Status)
-	if inner == nil && len(w.rows) == 0 && !again {
+	if inner == nil && len(w.rows) == 0 && !again && !w.mayMeetItself() {
 		return nil
 	}
 	return w
@@ -183,7 +183,20 @@ func (w *watcher) Write(piece []byte) {
 	}
 }
 
+// mayMeetItself reports whether the answer may be of a copy that found the id
+// taken by the first one.
+func (w *watcher) mayMeetItself() bool { return w.isResend && w.rd.Operation.ClientID != nil }
+
 func (w *watcher) End(ctx context.Context) Judgement {
+	j := w.judge(ctx)
+	refused := j.Outcome == classify.Rejected || j.Outcome == 0 && classify.StatusOutcome(w.head.Status) == classify.Rejected
+	if refused && w.mayMeetItself() {
+		j.Outcome, j.Reason = classify.Ambiguous, "a copy was refused, perhaps since its id is the first one's"
+	}
+	return j
+}
+
+func (w *watcher) judge(ctx context.Context) Judgement {
 	var j Judgement
 	if w.inner != nil {
 		j = w.inner.End(ctx)

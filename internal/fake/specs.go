@@ -42,6 +42,7 @@ func Specs() []Spec {
 		Gemini(),
 		GitHub(),
 		IdempotencyKey(),
+		Linear(),
 		OpenAI(),
 		Slack(),
 		Stripe(),
