@@ -107,7 +107,11 @@ func (row *errorRow) mayHold(h *Head) bool {
 // look at the body.
 func (rd *Reading) rowsFor(h *Head) []*errorRow {
 	var rows []*errorRow
-	for _, list := range [...][]errorRow{rd.Operation.errors, rd.errors} {
+	var own []errorRow
+	if rd.Operation != nil {
+		own = rd.Operation.errors
+	}
+	for _, list := range [...][]errorRow{own, rd.errors} {
 		for i := range list {
 			if !list[i].mayHold(h) {
 				continue
@@ -127,11 +131,8 @@ func (rd *Reading) NarrowsEncoding() bool {
 	if _, ok := rd.Content.(Watchable); ok {
 		return true
 	}
-	if rd.Operation == nil {
-		return false
-	}
 	byContent := func(r errorRow) bool { return r.json != nil }
-	return slices.ContainsFunc(rd.Operation.errors, byContent) || slices.ContainsFunc(rd.errors, byContent)
+	return rd.Operation != nil && slices.ContainsFunc(rd.Operation.errors, byContent) || slices.ContainsFunc(rd.errors, byContent)
 }
 
 // Watch returns what judges an answer to the request by its body, nil where its
@@ -141,16 +142,17 @@ func (rd *Reading) Watch(q Query, h Head, isResend bool) Watcher {
 	if w, ok := rd.Content.(Watchable); ok {
 		inner = w.Watch(h)
 	}
-	if rd.Operation == nil {
-		return inner
-	}
 	w := &watcher{rd: rd, q: q, head: h, isResend: isResend, inner: inner, rows: rd.rowsFor(&h)}
 	w.holds = slices.ContainsFunc(w.rows, func(r *errorRow) bool { return r.json != nil }) && !isStream(h.Header)
-	again := isResend && slices.Contains(rd.Operation.SuccessOnResend, h.Status)
+	again := isResend && rd.succeedsAgain(h.Status)
 	if inner == nil && len(w.rows) == 0 && !again && !w.mayMeetItself() {
 		return nil
 	}
 	return w
+}
+
+func (rd *Reading) succeedsAgain(status int) bool {
+	return rd.Operation != nil && slices.Contains(rd.Operation.SuccessOnResend, status)
 }
 
 func isStream(h classify.Header) bool { return mediaType(h) == "text/event-stream" }
@@ -166,6 +168,8 @@ type watcher struct {
 	holds    bool
 	body     []byte
 	tooLong  bool
+	// passed is the last piece, where nothing keeps it back.
+	passed []byte
 }
 
 func (w *watcher) Holds() bool { return w.holds || w.inner != nil && w.inner.Holds() }
@@ -173,6 +177,9 @@ func (w *watcher) Holds() bool { return w.holds || w.inner != nil && w.inner.Hol
 func (w *watcher) Write(piece []byte) {
 	if w.inner != nil {
 		w.inner.Write(piece)
+	}
+	if _, gated := w.inner.(Gated); !gated {
+		w.passed = piece
 	}
 	switch {
 	case !w.holds || w.tooLong:
@@ -183,9 +190,37 @@ func (w *watcher) Write(piece []byte) {
 	}
 }
 
+// Take passes all of what the dialect does not keep back.
+func (w *watcher) Take() []byte {
+	if g, ok := w.inner.(Gated); ok {
+		return g.Take()
+	}
+	passed := w.passed
+	w.passed = nil
+	return passed
+}
+
+// Rest is what the dialect keeps back.
+func (w *watcher) Rest() []byte {
+	if g, ok := w.inner.(Gated); ok {
+		return g.Rest()
+	}
+	return nil
+}
+
+// Told hands on what the dialect has heard.
+func (w *watcher) Told() []Late {
+	if t, ok := w.inner.(Teller); ok {
+		return t.Told()
+	}
+	return nil
+}
+
 // mayMeetItself reports whether the answer may be of a copy that found the id
 // taken by the first one.
-func (w *watcher) mayMeetItself() bool { return w.isResend && w.rd.Operation.ClientID != nil }
+func (w *watcher) mayMeetItself() bool {
+	return w.isResend && w.rd.Operation != nil && w.rd.Operation.ClientID != nil
+}
 
 func (w *watcher) End(ctx context.Context) Judgement {
 	j := w.judge(ctx)
@@ -201,18 +236,17 @@ func (w *watcher) judge(ctx context.Context) Judgement {
 	if w.inner != nil {
 		j = w.inner.End(ctx)
 	}
-	if w.isResend && j.Outcome == 0 && slices.Contains(w.rd.Operation.SuccessOnResend, w.head.Status) {
+	if w.isResend && w.rd.succeedsAgain(w.head.Status) {
 		j.Outcome = classify.Applied
 		return j
 	}
 	// What the adapter says of its provider counts before what its dialect says of
 	// all.
-	byRows := w.byRows(ctx)
-	if byRows.Outcome == 0 {
-		return j
+	if said := w.byRows(ctx); said.Outcome != 0 {
+		said.Decision = j.Decision
+		return said
 	}
-	byRows.Decision = j.Decision
-	return byRows
+	return j
 }
 
 func (w *watcher) byRows(ctx context.Context) Judgement {

@@ -62,18 +62,13 @@ func inPairs(list []named, pairs func() map[string]any) bool {
 	return true
 }
 
-// namesHold wants every name that the content has to be among those of the
-// condition: one that is not is another effect.
+// namesHold wants the one name that the content has: several are several effects,
+// of which what is known about one says nothing.
 func (c *conditions) namesHold(content Content) bool {
-	if content == nil || len(content.Names()) == 0 {
+	if content == nil || len(content.Names()) != 1 {
 		return false
 	}
-	for _, name := range content.Names() {
-		if !slices.Contains(c.names, name) {
-			return false
-		}
-	}
-	return true
+	return slices.Contains(c.names, content.Names()[0])
 }
 
 // says asks a program about the body. A body that is no JSON meets no condition.

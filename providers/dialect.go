@@ -31,9 +31,9 @@ type Settings struct {
 	BasePath string
 	// TrustAnnotations says that an MCP server's word on its tools is taken.
 	TrustAnnotations bool
-	// OfProvider says that the adapter is of a certain provider: it names hosts or
-	// operations. [Adapter.For] sets it.
-	OfProvider bool
+	// IsKnownHost says that the adapter is of a certain provider: it names hosts or
+	// operations. For sets it.
+	IsKnownHost bool
 }
 
 // Dialects make a dialect by name.
@@ -50,6 +50,10 @@ type Content interface {
 	// Class is what the content says the request does; 0 if nothing.
 	Class() classify.Class
 }
+
+// A Changer may know that the request changes something, so that no operation can
+// call it a read.
+type Changer interface{ Changes() bool }
 
 // A Passer may be none of the journal's business: it is sent on untouched,
 // whatever its method.
@@ -94,6 +98,25 @@ type Watcher interface {
 	End(ctx context.Context) Judgement
 }
 
+// A Gated watcher keeps back the end of a stream: the event that tells the client
+// the result, and what follows it. The receipt has to be durable before that.
+type Gated interface {
+	// Take returns what of the pieces written so far may be passed on; it is valid
+	// until the next Write. Rest is what was kept back.
+	Take() []byte
+	Rest() []byte
+}
+
+// A Late is an answer that comes on another way than the request's own: on a
+// stream that the client resumed. Token is what [Judgement.Awaits] was.
+type Late struct {
+	Token string
+	Body  []byte
+}
+
+// A Teller is a watcher that hears of late answers.
+type Teller interface{ Told() []Late }
+
 // A Watchable has something to read in the answer's body. Watch returns nil
 // where the head says that there is nothing.
 type Watchable interface{ Watch(h Head) Watcher }
@@ -110,13 +133,9 @@ type Refuser interface {
 	Refuse(problem []byte, text string) Answer
 }
 
-// A Seeker builds a lookup in its dialect from what l.GraphQL holds.
+// A Seeker builds a lookup in its dialect from what l.Dialect holds.
 type Seeker interface {
-	// Seek returns the question's body and its media type; target and other
-	// headers are the call's own.
 	Seek(l *Lookup, q *Query) (*classify.Request, error)
-	// Sought judges an answer of status 200 without content coding. The headers of
-	// what it finds are set by who asks.
 	Sought(ctx context.Context, l *Lookup, q *Query, a Answer) Finding
 }
 
@@ -130,6 +149,9 @@ type Judgement struct {
 	// Stuck comes with Ambiguous: the answer cannot be judged, now or later;
 	// nothing may be sent again, and a person decides.
 	Stuck bool
+	// Awaits comes with Ambiguous where the server has ended its answer cleanly and
+	// has the client come back for the result: a [Late] of that token brings it.
+	Awaits string
 	// Reason is for people and holds nothing of the content.
 	Reason string
 	// Alarm is what an operator should look into; empty for nothing.

@@ -36,6 +36,9 @@ func (a *Adapter) Read(r *classify.Request) (*Reading, *Refusal) {
 			}
 			rd.Content = content
 		}
+		if rd.errors == nil {
+			rd.errors = part.errors
+		}
 	}
 	f := &facts{r: r, content: rd.Content}
 	for part := a; part != nil; part = part.next {
@@ -77,15 +80,19 @@ func (rd *Reading) Class() classify.Class {
 	switch {
 	case rd.Undecided != "":
 		return classify.Effect
-	case rd.Operation != nil && rd.Content != nil && rd.Content.Class() > rd.Operation.Class && rd.Operation.Class == classify.Read:
-		// What only reads says nothing against a content that knows better.
-		return rd.Content.Class()
+	case rd.Operation != nil && (rd.Operation.Class == classify.Read || rd.Operation.Class == classify.Decision) && rd.changes():
+		return classify.Effect
 	case rd.Operation != nil:
 		return rd.Operation.Class
 	case rd.Content != nil:
 		return rd.Content.Class()
 	}
 	return 0
+}
+
+func (rd *Reading) changes() bool {
+	c, ok := rd.Content.(Changer)
+	return ok && c.Changes()
 }
 
 // Passes reports whether the request is none of the journal's business.

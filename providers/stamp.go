@@ -218,18 +218,16 @@ func (rd *Reading) id(r *classify.Request) string {
 // with one fixed value in place of any key that an SDK invents anew for each
 // process.
 func (rd *Reading) Print(r *classify.Request) *classify.Request {
+	if rd.Operation != nil && rd.Operation.Key != nil && rd.Operation.Key.Place != "header" {
+		k := rd.Operation.Key
+		if out, err := k.place(r, rd.Content, k.render("", sampleMarker)); err == nil {
+			r = &out
+		}
+	}
 	if p, ok := rd.Content.(Printer); ok {
-		r = p.Print(r)
+		return p.Print(r)
 	}
-	if rd.Operation == nil || rd.Operation.Key == nil || rd.Operation.Key.Place == "header" {
-		return r
-	}
-	k := rd.Operation.Key
-	out, err := k.place(r, rd.Content, k.render("", sampleMarker))
-	if err != nil {
-		return r
-	}
-	return &out
+	return r
 }
 
 // stamp reads one stamp.

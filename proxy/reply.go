@@ -153,6 +153,7 @@ func (s *stream) end(ctx context.Context, r *journal.Reply) journal.Arrival {
 		return journal.NotArrived
 	}
 	_ = s.out.piece(s.last) // the error stays in out
+	_ = s.out.piece(r.Rest)
 	s.out.end()
 	return arrival(s.out.err, isThere)
 }

@@ -11,6 +11,7 @@ import (
 	"counterfoil/providers/adapters"
 	"counterfoil/providers/graphql"
 	"counterfoil/providers/llm"
+	"counterfoil/providers/mcp"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -107,8 +108,7 @@ func (k *known) ofHost(target string) *providers.Adapter {
 
 // dialects is the Go that reads content, by the names that adapters use.
 var dialects = providers.Dialects{
-	"graphql": graphql.New,
-	"llm":     llm.New,
+	"llm": llm.New, "graphql": graphql.New, "mcp": mcp.New,
 }
 
 // adapter is all that is known about an upstream's provider: its own operations

@@ -26,7 +26,9 @@ type Case struct {
 	Method, Target string
 	Header         http.Header
 	Body           string
-	// Setup has on record what must be there first; nil if nothing.
+	// Setup has on record what must be there first; nil if nothing. All cases of
+	// a Spec meet on one ledger, in any order: what is there first needs ids
+	// that nothing new will get.
 	Setup func(l *Ledger)
 	// Recovered is a jq program on which the first answer's body and a recovered
 	// one must agree; "" says that they must be the same JSON.

@@ -268,11 +268,11 @@ func Stripe() Spec {
 	}
 	s := Spec{Adapter: "stripe", New: newStripe, Cases: []Case{
 		{Operation: "billing.meter_events.create", Method: "POST", Target: "/v1/billing/meter_events", Header: form, Body: "event_name=tokens&payload[value]=5", Deduplicates: true},
-		{Operation: "v1.post", Method: "POST", Target: "/v1/customers/cus_9", Header: form, Body: "description=x", Setup: customer("cus_9"), Deduplicates: true},
-		{Operation: "v1.delete", Method: "DELETE", Target: "/v1/customers/cus_8", Header: form, Setup: customer("cus_8"), Recovered: ".none", Deduplicates: true},
+		{Operation: "v1.post", Method: "POST", Target: "/v1/customers/cus_old", Header: form, Body: "description=x", Setup: customer("cus_old"), Deduplicates: true},
+		{Operation: "v1.delete", Method: "DELETE", Target: "/v1/customers/cus_gone", Header: form, Setup: customer("cus_gone"), Recovered: ".none", Deduplicates: true},
 		{Operation: "v2.post", Method: "POST", Target: "/v2/core/event_destinations", Header: v2, Body: `{"name":"hook"}`, Deduplicates: true},
-		{Operation: "v2.delete", Method: "DELETE", Target: "/v2/core/event_destinations/ed_9", Header: v2, Setup: func(l *Ledger) {
-			l.Put("core/event_destinations", map[string]any{"id": "ed_9"})
+		{Operation: "v2.delete", Method: "DELETE", Target: "/v2/core/event_destinations/ed_old", Header: v2, Setup: func(l *Ledger) {
+			l.Put("core/event_destinations", map[string]any{"id": "ed_old"})
 		}, Deduplicates: true},
 	}}
 	for _, o := range stripeObjects {

@@ -39,6 +39,8 @@ type answer struct {
 	// streamed says that the agent has the answer already, as far as it went;
 	// gone, that it has not, since it took no more.
 	streamed, gone bool
+	// rest is the end of a streamed answer, which was kept back.
+	rest []byte
 }
 
 // receive judges a response and takes its body. What the agent may have as it
@@ -72,7 +74,7 @@ func (w *work) receive(ctx context.Context, r *keystore.Record, resp *classify.R
 		return a
 	}
 	k := keeper{store: w.store, trouble: func(err error) { w.observe.trouble("keeping an answer's body", w.ask.Key, err) }}
-	if err := w.take(ctx, r, resp, &a, &k, holds); err != nil {
+	if err := w.take(ctx, r, resp, &a, &k, watcher); err != nil {
 		k.discard(ctx)
 		a.evidence, a.outcome = classify.Lost, classify.Ambiguous
 		a.reason = "the answer broke off: " + err.Error()
@@ -80,6 +82,9 @@ func (w *work) receive(ctx context.Context, r *keystore.Record, resp *classify.R
 	}
 	if watcher != nil {
 		a.judged(ctx, watcher)
+		if gated, ok := watcher.(providers.Gated); ok && a.streamed {
+			a.rest = gated.Rest()
+		}
 		if a.outcome = w.judge(r, &a); a.outcome == classify.Ambiguous {
 			k.discard(ctx)
 			return a
@@ -104,7 +109,8 @@ func (w *work) judge(r *keystore.Record, a *answer) classify.Outcome {
 }
 
 // take reads the body to its clean end, keeping it and passing it on.
-func (w *work) take(ctx context.Context, r *keystore.Record, resp *classify.Response, a *answer, k *keeper, holds bool) error {
+func (w *work) take(ctx context.Context, r *keystore.Record, resp *classify.Response, a *answer, k *keeper, watcher providers.Watcher) error {
+	holds := watcher != nil && watcher.Holds()
 	if w.stream != nil && !holds && !(w.doubted && w.rd.IsReworded()) && (resp.Length < 0 || resp.Length > WholeMax) {
 		a.streamed = true
 		w.stream.Head(&Reply{Outcome: w.sentOutcome(), Record: r, SentKey: w.sentKey(r), Status: a.status, Header: a.header, Length: resp.Length, Diverged: w.diverged})
@@ -120,8 +126,12 @@ func (w *work) take(ctx context.Context, r *keystore.Record, resp *classify.Resp
 		n, err := resp.Body.Read(piece)
 		if n > 0 {
 			k.add(ctx, piece[:n])
+			passed := piece[:n]
+			if gated, ok := watcher.(providers.Gated); ok {
+				passed = gated.Take()
+			}
 			if a.streamed && !a.gone {
-				a.gone = w.stream.Write(piece[:n]) != nil
+				a.gone = w.stream.Write(passed) != nil
 			}
 			crashpoint.Reach(crashpoint.AnswerPiece)
 		}

@@ -160,7 +160,11 @@ func (w *work) answered(r *keystore.Record, a answer) *Reply {
 	if r.State == keystore.InDoubt {
 		w.upstreamStatus, w.doubted = a.status, true
 		if a.streamed {
-			return &Reply{Outcome: outcome, Record: r, Streamed: true, Broken: true}
+			isOver := a.judgement.Awaits != ""
+			if isOver {
+				w.awaited.put(w.upstream.Name, a.judgement.Awaits, w.ask.Key, r.AttemptsMade)
+			}
+			return &Reply{Outcome: outcome, Record: r, Streamed: true, Broken: !isOver, Rest: a.rest}
 		}
 		return nil
 	}
@@ -171,7 +175,7 @@ func (w *work) answered(r *keystore.Record, a answer) *Reply {
 			RetryAfter: time.Second,
 		})
 	}
-	reply := &Reply{Outcome: outcome, Record: r, Status: a.status, Header: a.header, Bytes: a.bytes, Streamed: a.streamed}
+	reply := &Reply{Outcome: outcome, Record: r, Status: a.status, Header: a.header, Bytes: a.bytes, Streamed: a.streamed, Rest: a.rest}
 	if r.Receipt != nil {
 		reply.Body = r.Receipt.Body
 	}

@@ -120,6 +120,7 @@ type Journal struct {
 	lanes     lanes
 	gate      gate
 	keepers   keepers
+	awaited   awaited
 	late      chan struct{}
 	closed    chan struct{}
 	unpacking chan struct{}
@@ -208,11 +209,11 @@ func (j *Journal) Read(r *classify.Request) (Question, *providers.Refusal) {
 func (j *Journal) Pass(ctx context.Context, r *classify.Request, rd *providers.Reading) *classify.Response {
 	u := j.upstreams[r.Upstream]
 	out := *r
-	out.Header = u.withAuth(r.Header)
+	out.Header = narrowed(rd, u.withAuth(r.Header))
 	resp := j.send(ctx, u, &out)
 	resp.Header = classify.EndToEnd(resp.Header)
 	if resp.Evidence == classify.Answered {
-		resp.Body = j.overheard(rd, resp)
+		resp.Body = j.overheard(u.Name, rd, resp)
 	}
 	return resp
 }

@@ -145,6 +145,8 @@ type Reply struct {
 	// was cut there and must not be ended cleanly.
 	Streamed bool
 	Broken   bool
+	// Rest is the end of a streamed answer, which is still to be written.
+	Rest []byte
 
 	// Diverged says that the call is a new effect of an agent that has not
 	// repeated all of its earlier ones.

@@ -59,7 +59,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 
 // overheard is the body of an answer that is passed on, from which something is
 // learnt on the way: what tools there are.
-func (j *Journal) overheard(rd *providers.Reading, resp *classify.Response) io.ReadCloser {
+func (j *Journal) overheard(upstream string, rd *providers.Reading, resp *classify.Response) io.ReadCloser {
 	if rd == nil {
 		return resp.Body
 	}
@@ -67,18 +67,31 @@ func (j *Journal) overheard(rd *providers.Reading, resp *classify.Response) io.R
 	if watcher == nil {
 		return resp.Body
 	}
-	return &overheard{watchedBody: watchedBody{resp.Body, watcher}}
+	return &overheard{watchedBody: watchedBody{resp.Body, watcher}, left: resp.Length, late: func(l providers.Late) { j.lateAnswer(upstream, l) }}
 }
 
-// An overheard body ends its watching at its clean end.
+// An overheard body ends its watching at its clean end: who knows the length does
+// not read beyond it.
 type overheard struct {
 	watchedBody
+	// left is how much is still to come, below 0 where that is not known.
+	left   int64
 	isOver bool
+	// late takes what is heard of an earlier call.
+	late func(providers.Late)
 }
 
 func (b *overheard) Read(p []byte) (int, error) {
 	n, err := b.watchedBody.Read(p)
-	if errors.Is(err, io.EOF) && !b.isOver {
+	if t, ok := b.watcher.(providers.Teller); ok {
+		for _, l := range t.Told() {
+			b.late(l)
+		}
+	}
+	if b.left > 0 {
+		b.left -= int64(n)
+	}
+	if (errors.Is(err, io.EOF) || b.left == 0) && !b.isOver {
 		b.isOver = true
 		ctx, cancel := context.WithTimeout(context.Background(), watchTimeout)
 		defer cancel()

@@ -144,7 +144,7 @@ func TestGitHubEnterprise(t *testing.T) {
 	for _, tt := range []struct{ operation, want string }{
 		{"issues.createComment", "/repos/o/r/issues/5/comments?"},
 		{"repos.putContents", "/repos/o/r/contents/docs%2Fb.md?ref=main"},
-		{"issues.updateComment", "/repos/o/r/issues/comments/10"},
+		{"issues.updateComment", "/repos/o/r/issues/comments/910"},
 	} {
 		spec := fake.GitHub()
 		slices.Reverse(spec.Cases) // of two, the plainer path

@@ -22,7 +22,7 @@ type dialect struct {
 // New returns a dialect that recognises requests by their path, whose last
 // segment is graphql or graphql.json, or, where the adapter is of a certain
 // provider, by a JSON body whose query is text.
-func New(s providers.Settings) providers.Dialect { return &dialect{anywhere: s.OfProvider} }
+func New(s providers.Settings) providers.Dialect { return &dialect{anywhere: s.IsKnownHost} }
 
 // Read implements [providers.Dialect]. What is meant as GraphQL and cannot be
 // told for certain is an effect of which nothing is known: several documents in
@@ -171,6 +171,9 @@ func (c *content) Names() []string { return c.names }
 
 // Class is what the operation does.
 func (c *content) Class() classify.Class { return c.class }
+
+// Changes implements [providers.Changer]: all but what is known to read.
+func (c *content) Changes() bool { return c.class == classify.Effect }
 
 // Passes implements [providers.Passer]: a subscription's answers never end.
 func (c *content) Passes() bool { return c.kind == string(ast.Subscription) }

@@ -87,8 +87,8 @@ func TestReadElsewhere(t *testing.T) {
 	}{
 		{"a search of an unknown API", providers.Settings{}, search, false},
 		{"a document at an unknown path", providers.Settings{}, doc, false},
-		{"a document at a path of a known API", providers.Settings{OfProvider: true}, doc, true},
-		{"REST of a known API", providers.Settings{OfProvider: true}, asked("/orders.json", "application/json", `{"order":{}}`), false},
+		{"a document at a path of a known API", providers.Settings{IsKnownHost: true}, doc, true},
+		{"REST of a known API", providers.Settings{IsKnownHost: true}, asked("/orders.json", "application/json", `{"order":{}}`), false},
 		{"a PUT", providers.Settings{}, &classify.Request{Method: "PUT", Target: "/graphql"}, false},
 	} {
 		if c, _ := New(tt.s).Read(tt.r); (c != nil) != tt.read {

@@ -31,6 +31,8 @@ type watcher struct {
 	coding string
 	held   []byte
 	isLong bool
+	// passed is the last piece, where nothing of it is kept back.
+	passed []byte
 }
 
 // newWatcher returns nil for what is neither JSON nor an event stream.
@@ -53,8 +55,27 @@ func newWatcher(class classify.Class, r reader, h providers.Head) providers.Watc
 // Holds is false: a client sees its tokens as they come.
 func (w *watcher) Holds() bool { return false }
 
+// Take keeps back the last event of a stream.
+func (w *watcher) Take() []byte {
+	if w.isStream && w.coding == "" {
+		return w.stream.gate.Take()
+	}
+	passed := w.passed
+	w.passed = nil
+	return passed
+}
+
+// Rest is that event, and what follows it.
+func (w *watcher) Rest() []byte {
+	if w.isStream && w.coding == "" {
+		return w.stream.gate.Rest()
+	}
+	return nil
+}
+
 // Write takes the next piece.
 func (w *watcher) Write(piece []byte) {
+	w.passed = piece
 	switch {
 	case w.isStream && w.coding == "":
 		w.stream.write(piece)
@@ -74,9 +95,7 @@ func (w *watcher) End(context.Context) providers.Judgement {
 	if j, ok := w.inflate(); !ok {
 		return j
 	}
-	if w.isStream {
-		w.stream.end()
-	} else if !w.reader.whole(w.held) {
+	if !w.isStream && !w.reader.whole(w.held) {
 		return w.broken("the model's answer is not JSON")
 	}
 	return w.judge(w.reader.account())

@@ -1,0 +1,124 @@
+package mcp
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"counterfoil/classify"
+	"counterfoil/providers"
+)
+
+// JSON-RPC error codes of the specification, and of MCP 2026-07-28.
+const (
+	parseError      = -32700
+	invalidRequest  = -32600
+	methodNotFound  = -32601
+	invalidParams   = -32602
+	headerMismatch  = -32020
+	missingFeature  = -32021
+	unknownRevision = -32022
+)
+
+// New returns the dialect for one server. It learns from the lists of tools that
+// pass what the server says about them.
+func New(s providers.Settings) providers.Dialect {
+	return &dialect{tools: &tools{}, trusts: s.TrustAnnotations}
+}
+
+type dialect struct {
+	tools  *tools
+	trusts bool
+}
+
+// Read refuses what a server could read in another way than we do: batches, names
+// that stand twice or in other case, and headers that contradict the body.
+func (d *dialect) Read(r *classify.Request) (providers.Content, *providers.Refusal) {
+	switch r.Method {
+	case "POST":
+	case "GET":
+		return resuming{session: r.Header.Value("Mcp-Session-Id")}, nil
+	default:
+		return passing{}, nil
+	}
+	m, wrong := parse(r)
+	switch {
+	case wrong != 0:
+		return nil, refusal(faults[wrong].code, faults[wrong].text, nil)
+	case m == nil:
+		return passing{}, nil // no JSON-RPC: a token endpoint, a registration
+	}
+	if text := contradiction(r.Header, m); text != "" {
+		return nil, refusal(headerMismatch, text, m.id)
+	}
+	switch m.method {
+	case "tools/call":
+		return &call{message: m, known: d.tools.of(m.tool), trusts: d.trusts, revision: r.Header.Value("MCP-Protocol-Version"), accepts: r.Header.Value("Accept"), session: r.Header.Value("Mcp-Session-Id")}, nil
+	case "tools/list":
+		return listing{passing{m.method}, d.tools}, nil
+	}
+	return passing{m.method}, nil
+}
+
+// refusal is an answer of HTTP status 400 with a JSON-RPC error, as servers give
+// it. An id that is not known is null.
+func refusal(code int, text string, id []byte) *providers.Refusal {
+	if id == nil {
+		id = []byte("null")
+	}
+	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, id, code, text+" Nothing was sent.")
+	return &providers.Refusal{Reason: text, Answer: &providers.Answer{
+		Status: 400, Header: classify.Header{{Name: "Content-Type", Value: "application/json"}}, Body: body,
+	}}
+}
+
+// contradiction says in what the routing headers of revision 2026-07-28 and the
+// body differ; "" if in nothing. Headers that are not there say nothing.
+func contradiction(h classify.Header, m *message) string {
+	for _, f := range [...]struct{ name, want string }{{"Mcp-Method", m.method}, {"Mcp-Name", m.name}} {
+		values := h.Values(f.name)
+		switch {
+		case len(values) == 0 || f.name == "Mcp-Name" && m.name == "" && !m.hasName:
+		case len(values) > 1:
+			return "The header " + f.name + " stands there more than once."
+		case plain(values[0]) != f.want:
+			return "The header " + f.name + " says something else than the body."
+		}
+	}
+	return ""
+}
+
+// plain undoes the form in which a header bears what is not ASCII.
+func plain(value string) string {
+	inner, ok := strings.CutPrefix(value, "=?base64?")
+	if inner, isWhole := strings.CutSuffix(inner, "?="); ok && isWhole {
+		if text, err := base64.StdEncoding.DecodeString(inner); err == nil {
+			return string(text)
+		}
+	}
+	return value
+}
+
+// passing is everything that the journal has no part in.
+type passing struct{ method string }
+
+func (p passing) Kind() string        { return p.method }
+func (passing) Names() []string       { return nil }
+func (passing) Class() classify.Class { return classify.Read }
+
+// Passes says yes.
+func (passing) Passes() bool { return true }
+
+// listing is a tools/list, from whose answer the tools are learnt.
+type listing struct {
+	passing
+	tools *tools
+}
+
+// Watch sees a whole answer, or a stream.
+func (l listing) Watch(h providers.Head) providers.Watcher {
+	if h.Status != 200 {
+		return nil
+	}
+	return &listWatcher{collector: newCollector(h), tools: l.tools}
+}
