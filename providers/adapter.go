@@ -61,7 +61,7 @@ func (a *Adapter) For(d Dialects, s Settings) *Adapter {
 		made.base = s.BasePath
 	}
 	made.bound = nil
-	s.IsKnownHost = len(a.Hosts) > 0
+	s.IsKnownHost = len(a.Hosts) > 0 || len(a.Operations) > 0
 	for _, name := range a.Dialects {
 		if dialect, ok := d[name]; ok {
 			made.bound = append(made.bound, dialect(s))

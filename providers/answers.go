@@ -145,7 +145,7 @@ func (rd *Reading) Watch(q Query, h Head, isResend bool) Watcher {
 	w := &watcher{rd: rd, q: q, head: h, isResend: isResend, inner: inner, rows: rd.rowsFor(&h)}
 	w.holds = slices.ContainsFunc(w.rows, func(r *errorRow) bool { return r.json != nil }) && !isStream(h.Header)
 	again := isResend && rd.succeedsAgain(h.Status)
-	if inner == nil && len(w.rows) == 0 && !again {
+	if inner == nil && len(w.rows) == 0 && !again && !w.mayMeetItself() {
 		return nil
 	}
 	return w
@@ -216,7 +216,22 @@ func (w *watcher) Told() []Late {
 	return nil
 }
 
+// mayMeetItself reports whether the answer may be of a copy that found the id
+// taken by the first one.
+func (w *watcher) mayMeetItself() bool {
+	return w.isResend && w.rd.Operation != nil && w.rd.Operation.ClientID != nil
+}
+
 func (w *watcher) End(ctx context.Context) Judgement {
+	j := w.judge(ctx)
+	refused := j.Outcome == classify.Rejected || j.Outcome == 0 && classify.StatusOutcome(w.head.Status) == classify.Rejected
+	if refused && w.mayMeetItself() {
+		j.Outcome, j.Reason = classify.Ambiguous, "a copy was refused, perhaps since its id is the first one's"
+	}
+	return j
+}
+
+func (w *watcher) judge(ctx context.Context) Judgement {
 	var j Judgement
 	if w.inner != nil {
 		j = w.inner.End(ctx)
@@ -225,6 +240,8 @@ func (w *watcher) End(ctx context.Context) Judgement {
 		j.Outcome = classify.Applied
 		return j
 	}
+	// What the adapter says of its provider counts before what its dialect says of
+	// all.
 	if said := w.byRows(ctx); said.Outcome != 0 {
 		said.Decision = j.Decision
 		return said

@@ -31,7 +31,8 @@ type Settings struct {
 	BasePath string
 	// TrustAnnotations says that an MCP server's word on its tools is taken.
 	TrustAnnotations bool
-	// IsKnownHost says that the adapter is for hosts that it names. For sets it.
+	// IsKnownHost says that the adapter is of a certain provider: it names hosts or
+	// operations. For sets it.
 	IsKnownHost bool
 }
 

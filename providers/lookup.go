@@ -84,13 +84,21 @@ type Lookup struct {
 // A GraphQLLookup says how to ask for what a mutation made.
 type GraphQLLookup struct {
 	// Field is the root field of the query, Arguments its arguments by name: $id,
-	// $key, $marker or a fixed text.
+	// $key, $marker, an argument of the mutation as in $input.subjectId, or a
+	// fixed text.
 	Field     string
 	Arguments []Beside
-	// Object is the field of the mutation's payload that holds what Field
-	// returns; empty where the payload is the object itself.
+	// Within is the selection set of Field in which the object is found by a
+	// marker, { … } standing for what is selected of it; empty where Field is the
+	// object. Hits leads from Field to the list of objects, as in comments.nodes,
+	// and Marked is the object's field that holds the marker.
+	Within, Hits, Marked string
+	// Object leads to the field of the mutation's payload that holds what Field
+	// returns, as in commentEdge.node; empty where the payload is the object
+	// itself.
 	Object string
-	// Payload are values of the payload's other fields, as JSON.
+	// Payload are values of the payload's other fields by their paths: JSON, text,
+	// or a variable as in Arguments.
 	Payload []Beside
 }
 
@@ -199,13 +207,14 @@ func (l *loader) graphQLLookup(k *Lookup, f map[string]place) {
 			l.complain(f[name], "means nothing beside graphql, which builds question and answer; leave it out")
 		}
 	}
-	g, ok := l.mapping(f["graphql"], "field", "arguments", "object", "payload")
+	g, ok := l.mapping(f["graphql"], "field", "arguments", "within", "hits", "marked", "object", "payload")
 	if !ok {
 		return
 	}
 	k.GraphQL = &GraphQLLookup{Arguments: l.besides(g["arguments"]), Payload: l.besides(g["payload"])}
 	k.GraphQL.Field, _ = l.required(g["field"], "name the root field that reads what the mutation made")
 	k.GraphQL.Object, _ = l.text(g["object"])
+	l.within(k, g)
 	if len(k.GraphQL.Arguments) == 0 {
 		l.complain(g["arguments"], "missing; say by what the object is read, as in {id: $id}")
 	}
@@ -214,6 +223,25 @@ func (l *loader) graphQLLookup(k *Lookup, f map[string]place) {
 		k.needsMarker = k.needsMarker || a.Value == "$marker"
 	}
 	k.byID = k.needsID
+}
+
+// within reads how the object is found in a list.
+func (l *loader) within(k *Lookup, g map[string]place) {
+	k.GraphQL.Within, _ = l.text(g["within"])
+	if k.GraphQL.Within == "" {
+		for _, name := range []string{"hits", "marked"} {
+			if g[name].given() {
+				l.complain(g[name], "means something beside within only, which says where the object is found")
+			}
+		}
+		return
+	}
+	k.GraphQL.Hits, _ = l.required(g["hits"], "say where the list is, as in comments.nodes")
+	k.GraphQL.Marked, _ = l.required(g["marked"], "name the field of the object that holds the marker")
+	if !strings.Contains(k.GraphQL.Within, "{ … }") {
+		l.complain(g["within"], "has no place for what is selected of the object; write { … } there")
+	}
+	k.needsMarker = true
 }
 
 func (l *loader) lookupRequest(k *Lookup, f map[string]place) {

@@ -66,6 +66,9 @@ func (p *Placement) place(r *classify.Request, c Content, value string) (classif
 		if !ok {
 			return classify.Request{}, errNoDialect
 		}
+		if err := changeable(r.Header); err != nil {
+			return classify.Request{}, err
+		}
 		return placer.Place(r, p, value)
 	}
 	if p.Append != "" {

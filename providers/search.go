@@ -64,7 +64,7 @@ func (s *Search) request() (*classify.Request, error) {
 		}
 		q := *s.scope.q
 		q.ID = s.scope.id
-		return seeker.Seek(s.lookup, &q)
+		return s.inDialect(seeker, &q)
 	case s.link != "":
 		r, err := s.lookup.page(context.Background(), s.scope, s.base)
 		if err == nil {
@@ -73,6 +73,19 @@ func (s *Search) request() (*classify.Request, error) {
 		return r, err
 	}
 	return s.lookup.page(context.Background(), s.scope, s.base)
+}
+
+// inDialect sends a dialect's question where the call went, with its headers.
+func (s *Search) inDialect(seeker Seeker, q *Query) (*classify.Request, error) {
+	r, err := seeker.Seek(s.lookup, q)
+	if err != nil {
+		return nil, err
+	}
+	o := q.Original
+	r.Upstream, r.Target = o.Upstream, s.rd.basePath+o.Target
+	media := r.Header.Value("Content-Type")
+	r.Header = o.Header.Without(s.lookup.belongsToOriginal).Set("Accept", "application/json").Set("Accept-Encoding", "identity").Set("Content-Type", media)
+	return r, nil
 }
 
 // withoutBase makes a target on the host one that is relative to the upstream's
@@ -154,9 +167,19 @@ func (s *Search) takeInDialect(ctx context.Context, a Answer) {
 		s.end(inconclusive("the lookup was answered %d, which shows nothing%s", a.Status, hint(a.Status)))
 		return
 	}
+	body, err := decoded(a)
+	if err != nil {
+		s.endUndecided("the lookup's answer cannot be read: " + err.Error())
+		return
+	}
 	q := *s.scope.q
 	q.ID = s.scope.id
-	s.end(seeker.Sought(ctx, s.lookup, &q, a))
+	header := a.Header.Without(dropped(a.Header, newBody)).Set("Content-Type", "application/json")
+	f := seeker.Sought(ctx, s.lookup, &q, Answer{Status: a.Status, Header: header, Body: body})
+	if f.Discovery == Found {
+		f.Answer.Header = header
+	}
+	s.end(f)
 }
 
 // advance finds the next page: false where there is none. A page that leads to

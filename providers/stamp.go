@@ -301,8 +301,8 @@ func (l *loader) checkStamp(s *Stamp, f map[string]place, what string) {
 	if s.Append != "" && !strings.Contains(s.Append, "{marker}") {
 		l.complain(f["append"], "would append the same text to every request; write {marker} in it")
 	}
-	if s.Append != "" && !slices.Contains([]string{"json", "form", "multipart"}, s.Place) {
-		l.complain(f["append"], "text can be appended in json, form and multipart only")
+	if s.Append != "" && !slices.Contains([]string{"json", "form", "multipart", "argument"}, s.Place) {
+		l.complain(f["append"], "text can be appended in json, form, multipart and argument only")
 	}
 }
 

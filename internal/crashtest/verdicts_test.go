@@ -18,6 +18,7 @@ import (
 	"counterfoil/keystore/badger"
 	"counterfoil/providers"
 	"counterfoil/providers/adapters"
+	"counterfoil/providers/graphql"
 	"counterfoil/providers/llm"
 )
 
@@ -327,5 +328,5 @@ func TestAdapterLag(t *testing.T) {
 
 // dialects is the Go that reads content, as the sidecar has it.
 func dialects() providers.Dialects {
-	return providers.Dialects{"llm": llm.New}
+	return providers.Dialects{"graphql": graphql.New, "llm": llm.New}
 }

@@ -44,6 +44,7 @@ func Specs() []Spec {
 		Gemini(),
 		GitHub(),
 		IdempotencyKey(),
+		Linear(),
 		OpenAI(),
 		Slack(),
 		Stripe(),

@@ -17,6 +17,7 @@ import (
 	"counterfoil/classify"
 	"counterfoil/internal/fake"
 	"counterfoil/providers"
+	"counterfoil/providers/graphql"
 	"counterfoil/providers/llm"
 
 	"github.com/itchyny/gojq"
@@ -44,7 +45,7 @@ func TestLookups(t *testing.T) {
 // bound is an adapter with the dialects that it reads content by.
 func bound(t *testing.T, all *Catalogue, name string) *providers.Adapter {
 	t.Helper()
-	a, known := all.Named(name), providers.Dialects{"llm": llm.New}
+	a, known := all.Named(name), providers.Dialects{"graphql": graphql.New, "llm": llm.New}
 	if a == nil {
 		t.Fatalf("there is no adapter %s", name)
 	}

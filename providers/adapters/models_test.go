@@ -5,6 +5,7 @@ import (
 
 	"counterfoil/classify"
 	"counterfoil/providers"
+	"counterfoil/providers/graphql"
 	"counterfoil/providers/llm"
 )
 
@@ -43,7 +44,7 @@ func TestModels(t *testing.T) {
 		{"generic", "", "/api/v1/chat/completions", chat, classify.Decision, "", "chat.completions"},
 		{"generic", "", "/v1/messages", `{"to":"+49","body":"hi"}`, 0, "", ""},
 	} {
-		a := all.Named(tt.adapter).For(providers.Dialects{"llm": llm.New}, providers.Settings{BasePath: tt.base})
+		a := all.Named(tt.adapter).For(providers.Dialects{"graphql": graphql.New, "llm": llm.New}, providers.Settings{BasePath: tt.base})
 		r := classify.Request{Method: "POST", Target: tt.target, Body: []byte(tt.body)}
 		rd, refusal := a.Read(&r)
 		if refusal != nil {

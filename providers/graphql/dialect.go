@@ -1,185 +1,213 @@
 package graphql
 
 import (
-	"bytes"
-	"encoding/json"
+	"mime"
+	"net/url"
 	"strings"
 
 	"counterfoil/classify"
 	"counterfoil/providers"
 
 	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/formatter"
-	"github.com/vektah/gqlparser/v2/parser"
 )
 
-const (
-	// requestBytesMax bounds a body that is read; a longer one is not understood.
-	requestBytesMax = 1 << 20
-	// tokensMax bounds a document.
-	tokensMax = 20_000
-)
-
-// New returns the dialect for one upstream. Where the adapter knows the provider's
-// host, every POST with a document is read; elsewhere only one whose path ends in
-// graphql or graphql.json.
-func New(s providers.Settings) providers.Dialect { return &dialect{anyPath: s.IsKnownHost} }
-
-type dialect struct{ anyPath bool }
-
-// Read returns nil for what is no GraphQL or cannot be understood: several
-// operations of which none is named, a persisted query, a batch.
-func (d *dialect) Read(r *classify.Request) (providers.Content, *providers.Refusal) {
-	if r.Method != "POST" || len(r.Body) == 0 || len(r.Body) > requestBytesMax || r.Header.Has("Content-Encoding") {
-		return nil, nil
-	}
-	if !d.anyPath && !isEndpoint(r.Path()) {
-		return nil, nil
-	}
-	c, err := read(r.Body)
-	if err != nil {
-		return nil, nil
-	}
-	return c, nil
+// A dialect reads the requests of one upstream.
+type dialect struct {
+	// anywhere says that the adapter is of a certain provider, so that a document
+	// counts at any path of it.
+	anywhere bool
+	library  library
 }
 
+// New returns a dialect that recognises requests by their path, whose last
+// segment is graphql or graphql.json, or, where the adapter is of a certain
+// provider, by a JSON body whose query is text.
+func New(s providers.Settings) providers.Dialect { return &dialect{anywhere: s.IsKnownHost} }
+
+// Read implements [providers.Dialect]. What is meant as GraphQL and cannot be
+// told for certain is an effect of which nothing is known: several documents in
+// one body, a document that the provider has on record, several operations none
+// of which is named.
+func (d *dialect) Read(r *classify.Request) (providers.Content, *providers.Refusal) {
+	isOurs := isEndpoint(r.Path())
+	if !isOurs && !d.anywhere {
+		return nil, nil
+	}
+	switch r.Method {
+	case "POST":
+	case "GET":
+		return d.readTarget(r, isOurs)
+	default:
+		return nil, nil
+	}
+	q, err := d.open(r)
+	switch {
+	case err == nil:
+		return q.content(), nil
+	case isOurs || q != nil:
+		return &content{class: classify.Effect}, nil
+	}
+	return nil, nil
+}
+
+// isEndpoint reports whether GraphQL is usually served at path.
 func isEndpoint(path string) bool {
+	path = strings.TrimSuffix(path, "/")
 	last := path[strings.LastIndexByte(path, '/')+1:]
 	return last == "graphql" || last == "graphql.json"
 }
 
-// content is one request. The document was parsed, and is not changed.
-type content struct {
-	doc       *ast.QueryDocument
-	operation *ast.OperationDefinition
-	// named is the operationName as it was sent.
-	named string
-	// roots are the root fields with fragments expanded.
-	roots []*ast.Field
-	names []string
-}
-
-type unreadable string
-
-func (e unreadable) Error() string { return string(e) }
-
-func read(body []byte) (*content, error) {
-	text, there, err := member(body, "query")
-	if err != nil || !there || text == "" {
-		return nil, unreadable("no query in it")
+// readTarget reads a document in the query of a GET, which only reads unless a
+// server lets it do more.
+func (d *dialect) readTarget(r *classify.Request, isOurs bool) (providers.Content, *providers.Refusal) {
+	_, query, _ := strings.Cut(r.Target, "?")
+	if !isOurs || !strings.Contains(query, "query=") {
+		return nil, nil
 	}
-	doc, err := parse(text)
+	unknown := &content{class: classify.Effect}
+	values, err := url.ParseQuery(query)
+	if err != nil || len(values["query"]) != 1 || len(values["operationName"]) > 1 {
+		return unknown, nil
+	}
+	doc, err := parse(values.Get("query"))
 	if err != nil {
-		return nil, unreadable("the document cannot be parsed")
+		return unknown, nil
 	}
-	c := &content{doc: doc}
-	if c.named, _, err = member(body, "operationName"); err != nil {
-		return nil, err
+	op, err := doc.chosen(values.Get("operationName"))
+	if err != nil {
+		return unknown, nil
 	}
-	if c.operation = doc.Operations.ForName(c.named); c.operation == nil || c.named == "" && len(doc.Operations) != 1 {
-		return nil, unreadable("it does not say which operation is meant")
-	}
-	if c.roots = c.fields(c.operation.SelectionSet, 0); len(c.roots) == 0 {
-		return nil, unreadable("the operation has no field")
-	}
-	for _, f := range c.roots {
-		c.names = append(c.names, f.Name)
-	}
-	return c, nil
+	return contentOf(op), nil
 }
 
-// parse reads a document. What the parser makes of odd text is an error.
-func parse(text string) (doc *ast.QueryDocument, err error) {
-	defer func() {
-		if recover() != nil {
-			err = unreadable("the parser gave up")
+// A question is a request as it was taken apart.
+type question struct {
+	d   *dialect
+	env *envelope
+	doc *document
+	op  *operation
+}
+
+// open takes a request apart. With an error it returns a question all the same
+// where the body has a document.
+func (d *dialect) open(r *classify.Request) (*question, error) {
+	if r.Header.Has("Content-Encoding") {
+		return nil, errNotJSON
+	}
+	q := &question{d: d}
+	var err error
+	switch media := mediaType(r.Header); {
+	case media == "application/graphql":
+		q.env = &envelope{body: r.Body, isText: true}
+		if q.doc, err = d.library.document(r.Body, func() (string, bool) { return string(r.Body), true }); err != nil {
+			return q, err
 		}
-	}()
-	return parser.ParseQueryWithTokenLimit(&ast.Source{Input: text}, tokensMax)
-}
-
-// member returns a text member of the body's object; null counts as not there.
-func member(body []byte, name string) (text string, there bool, err error) {
-	at, err := classify.Locate(body, []string{name})
-	if err != nil || !at.Found {
-		return "", false, err
-	}
-	raw := bytes.TrimSpace(body[at.Start:at.End])
-	if string(raw) == "null" {
-		return "", false, nil
-	}
-	if err := json.Unmarshal(raw, &text); err != nil {
-		return "", false, unreadable(name + " is no text")
-	}
-	return text, true, nil
-}
-
-// depthMax bounds fragments inside fragments, which may lead in a circle.
-const depthMax = 20
-
-// fields are the fields of a selection, those of fragments among them.
-func (c *content) fields(set ast.SelectionSet, depth int) []*ast.Field {
-	if depth > depthMax {
-		return nil
-	}
-	var list []*ast.Field
-	for _, s := range set {
-		switch s := s.(type) {
-		case *ast.Field:
-			list = append(list, s)
-		case *ast.InlineFragment:
-			list = append(list, c.fields(s.SelectionSet, depth+1)...)
-		case *ast.FragmentSpread:
-			if f := c.doc.Fragments.ForName(s.Name); f != nil {
-				list = append(list, c.fields(f.SelectionSet, depth+1)...)
-			}
+	case media == "multipart/form-data" || media == "application/x-www-form-urlencoded":
+		return nil, errNotJSON
+	default:
+		if q.env, err = readEnvelope(r.Body); err != nil {
+			return whole(q, err)
+		}
+		if !q.env.isGiven(q.env.query) || r.Body[q.env.query.Start] != '"' {
+			return nil, errNoDocument
+		}
+		spelt := q.env.raw(q.env.query)
+		if q.doc, err = d.library.document(spelt, func() (string, bool) { return unquoted(spelt) }); err != nil {
+			return q, err
 		}
 	}
-	return list
+	if hasParameters(r.Target) {
+		return q, errRepeated
+	}
+	name, err := q.env.name()
+	if err != nil {
+		return q, err
+	}
+	q.op, err = q.doc.chosen(name)
+	return q, err
 }
 
-// Kind is query, mutation or subscription.
-func (c *content) Kind() string { return string(c.operation.Operation) }
+// whole is what open returns for a body that is no object: it has a document
+// where it is JSON with a member in two spellings.
+func whole(q *question, err error) (*question, error) {
+	if err == errRepeated {
+		return q, err
+	}
+	return nil, err
+}
 
-// Names are the root fields, as often as they stand there.
+// hasParameters reports whether the target's query bears what the body does:
+// servers differ on which of the two counts.
+func hasParameters(target string) bool {
+	_, query, _ := strings.Cut(target, "?")
+	if query == "" {
+		return false
+	}
+	values, err := url.ParseQuery(query)
+	return err != nil || values.Has("query") || values.Has("operationName") || values.Has("variables") || values.Has("extensions")
+}
+
+func mediaType(h classify.Header) string {
+	media, _, err := mime.ParseMediaType(h.Value("Content-Type"))
+	if err != nil {
+		return ""
+	}
+	return media
+}
+
+// Content is what is known of a request: with an empty kind, that it may have an
+// effect.
+type content struct {
+	kind  string
+	names []string
+	class classify.Class
+}
+
+// Kind is query, mutation or subscription; empty where that cannot be told.
+func (c *content) Kind() string { return c.kind }
+
+// Names are the root fields, one for each time that they are asked for.
 func (c *content) Names() []string { return c.names }
 
-// Class takes a document at its word: queries read.
-func (c *content) Class() classify.Class {
-	if c.operation.Operation == ast.Mutation {
-		return classify.Effect
+// Class is what the operation does.
+func (c *content) Class() classify.Class { return c.class }
+
+// Changes implements [providers.Changer]: all but what is known to read.
+func (c *content) Changes() bool { return c.class == classify.Effect }
+
+// Passes implements [providers.Passer]: a subscription's answers never end.
+func (c *content) Passes() bool { return c.kind == string(ast.Subscription) }
+
+func contentOf(op *operation) *content {
+	c := &content{kind: string(op.tree.Operation), class: classify.Read}
+	if op.tree.Operation == ast.Mutation {
+		c.class = classify.Effect
 	}
-	return classify.Read
+	for _, f := range op.roots {
+		c.names = append(c.names, f.Name)
+	}
+	return c
 }
 
-// Changes lets no operation call a mutation a read.
-func (c *content) Changes() bool { return c.operation.Operation == ast.Mutation }
-
-// Print takes white space, comments and the order of members out of account: two
-// documents that say the same are the same.
-func (c *content) Print(r *classify.Request) *classify.Request {
-	now, err := read(r.Body)
-	if err != nil {
-		return r
+// A query is one that reads. A mutation can be marked, judged and looked for.
+type (
+	query struct {
+		*content
+		d *dialect
 	}
-	quoted, err := json.Marshal(now.text())
-	if err != nil {
-		return r
+	mutation struct {
+		query
+		op *operation
 	}
-	at, err := classify.Locate(r.Body, []string{"query"})
-	if err != nil || !at.Found {
-		return r
+)
+
+func (q *question) content() providers.Content {
+	c := contentOf(q.op)
+	switch q.op.tree.Operation {
+	case ast.Mutation:
+		return &mutation{query{c, q.d}, q.op}
+	case ast.Subscription:
+		return c
 	}
-	printed := *r
-	printed.Body = bytes.Join([][]byte{r.Body[:at.Start], quoted, r.Body[at.End:]}, nil)
-	return &printed
-}
-
-// text is the document in one form.
-func (c *content) text() string { return format(c.doc) }
-
-func format(doc *ast.QueryDocument) string {
-	var b strings.Builder
-	formatter.NewFormatter(&b, formatter.WithIndent(" ")).FormatQueryDocument(doc)
-	return b.String()
+	return &query{c, q.d}
 }
