@@ -55,15 +55,16 @@ func load(file string) (*providers.Adapter, error) {
 	return a, nil
 }
 
-// ForHost returns the adapter whose provider answers at that host, in lower case
-// and without port; nil if there is none.
+// ForHost returns what is known about the host, in lower case and without port:
+// several adapters joined where several APIs share it; nil if there is none.
 func (c *Catalogue) ForHost(host string) *providers.Adapter {
+	var joined *providers.Adapter
 	for _, a := range c.All {
 		if a.ServesHost(host) {
-			return a
+			joined = providers.Join(joined, a)
 		}
 	}
-	return nil
+	return joined
 }
 
 // Named returns the adapter of that name, nil if there is none.
