@@ -252,3 +252,18 @@ func modernNode(t *testing.T) string {
 	}
 	return path
 }
+
+// awaitListener returns once somebody listens on the address.
+func awaitListener(t *testing.T, address string) {
+	t.Helper()
+	for deadline := time.Now().Add(graceMax); ; {
+		conn, err := net.DialTimeout("tcp", address, time.Second)
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("nobody listens on %s: %v", address, err)
+		}
+	}
+}

@@ -22,15 +22,12 @@ type collector struct {
 	whole    []byte
 	isLong   bool
 	each     func(message []byte)
-	// isResumable says that the stream gave its events ids.
-	isResumable bool
 }
 
 func newCollector(h providers.Head) *collector {
 	media, _, _ := mime.ParseMediaType(h.Header.Value("Content-Type"))
 	c := &collector{isStream: media == "text/event-stream"}
 	c.parser = sse.New(responseBytesMax, func(e sse.Event) {
-		c.isResumable = c.isResumable || e.ID != ""
 		if c.each != nil {
 			c.each(e.Data)
 		}
@@ -73,7 +70,7 @@ func (c *call) Watch(h providers.Head) providers.Watcher {
 	if h.Status < 200 || h.Status > 299 {
 		return nil
 	}
-	w := &callWatcher{collector: newCollector(h), token: token(c.session, c.message.id)}
+	w := &callWatcher{collector: newCollector(h), token: token(c.session, c.message.id), isResumable: c.revision < statelessRevision}
 	w.gate = sse.NewGate(w.parser, func() bool { return w.response != nil })
 	w.each = func(text []byte) {
 		var r response
@@ -92,6 +89,9 @@ type callWatcher struct {
 	token    string
 	passed   []byte
 	response *response
+	// isResumable says that the client may come back for what a stream had left to
+	// say, as the revisions with sessions have it.
+	isResumable bool
 }
 
 // Holds is false: progress reaches the client as it comes.
@@ -124,7 +124,7 @@ func (w *callWatcher) End(context.Context) providers.Judgement {
 	switch r := w.response; {
 	case r == nil && w.isLong:
 		return providers.Judgement{Outcome: classify.Ambiguous, Reason: "a message of the server is too long to be read"}
-	case r == nil && w.isStream && w.isResumable:
+	case r == nil && w.isStream && w.isResumable: // MCP 2025-11-25, transports: a stream may end before the response
 		return providers.Judgement{
 			Outcome: classify.Ambiguous, Awaits: w.token,
 			Reason: "the server ended the stream before the response, for the client to come back for it",
