@@ -66,7 +66,7 @@ func newLinear(l *Ledger) http.Handler {
 }
 
 func linearError(message, kind, code string) *gqlError {
-	return &gqlError{message, map[string]any{"type": kind, "code": code, "userError": true}}
+	return &gqlError{message: message, extensions: map[string]any{"type": kind, "code": code, "userError": true}}
 }
 
 // linearMake makes an object under the id that the input has, or one of its
