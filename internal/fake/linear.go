@@ -86,6 +86,8 @@ func linearMake(l *Ledger, c linearCreate, f gqlField) (any, *gqlError) {
 	}
 	input["__typename"] = strings.TrimSuffix(c.payload, "Payload")
 	input["identifier"], input["createdAt"] = fmt.Sprintf("ENG-%d", n), l.Now().Format(time.RFC3339)
+	// What the SDK wants every issue to have.
+	input["reactions"], input["sharedAccess"] = []any{}, map[string]any{"isShared": false, "disallowedIssueFields": []any{}, "sharedWithUsers": []any{}}
 	input["url"] = fmt.Sprintf("https://linear.app/x/issue/ENG-%d", n)
 	object := l.Add(c.read, input)
 	return map[string]any{"__typename": c.payload, "success": true, "lastSyncId": float64(n), c.object: object}, nil
