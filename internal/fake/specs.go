@@ -40,17 +40,32 @@ type Case struct {
 // Specs lists every provider, by name.
 func Specs() []Spec {
 	return []Spec{
+		Airtable(),
 		Anthropic(),
+		Asana(),
+		AWS(),
 		Gemini(),
 		GitHub(),
 		GitHubGraphQL(),
+		GitLab(),
+		Gmail(),
+		GoogleCalendar(),
+		GoogleDrive(),
+		HubSpot(),
 		IdempotencyKey(),
+		Intercom(),
+		Jira(),
+		Kubernetes(),
 		Linear(),
+		MicrosoftGraph(),
 		Monday(),
+		Notion(),
 		OpenAI(),
+		Salesforce(),
 		Shopify(),
 		Slack(),
 		Stripe(),
+		Trello(),
 		Twilio(),
 	}
 }
