@@ -40,14 +40,29 @@ type Case struct {
 // Specs lists every provider, by name.
 func Specs() []Spec {
 	return []Spec{
+		Airtable(),
 		Anthropic(),
+		Asana(),
+		AWS(),
 		Gemini(),
 		GitHub(),
+		GitLab(),
+		Gmail(),
+		GoogleCalendar(),
+		GoogleDrive(),
+		HubSpot(),
 		IdempotencyKey(),
+		Intercom(),
+		Jira(),
+		Kubernetes(),
 		Linear(),
+		MicrosoftGraph(),
+		Notion(),
 		OpenAI(),
+		Salesforce(),
 		Slack(),
 		Stripe(),
+		Trello(),
 		Twilio(),
 	}
 }
