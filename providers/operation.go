@@ -366,9 +366,6 @@ func (l *loader) lookupHasWhatItNeeds(op *Operation, p place) {
 	k := op.Lookup
 	switch {
 	case k == nil:
-	case k.needsMarker && k.needsID && op.Markers == nil && op.ClientID != nil:
-		// It asks by the id, and tells by the marker whether that is ours.
-		k.needsMarker = false
 	case k.needsMarker && op.Markers == nil:
 		l.complain(p, "asks by a marker, and the operation puts none into its requests; declare marker")
 	case k.needsID && op.ClientID == nil:
