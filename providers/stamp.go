@@ -27,6 +27,8 @@ type Stamp struct {
 	// Only are the media types that it is for: json, form or multipart; any if
 	// empty.
 	Only []string
+	// IfAbsent says that the stamp fits only a request that has nothing there.
+	IfAbsent bool
 }
 
 // A Beside is a fixed value that a stamp needs beside it.
@@ -196,6 +198,9 @@ func (rd *Reading) markerFor(r *classify.Request) *Stamp {
 		if !m.isFor(r) {
 			continue
 		}
+		if text, there := m.value(r, rd.Content); m.IfAbsent && there && text != m.render("", sampleMarker) {
+			continue
+		}
 		if _, err := m.put(r, rd.Content, m.render("", sampleMarker)); err == nil {
 			return m
 		}
@@ -232,12 +237,12 @@ func (rd *Reading) Print(r *classify.Request) *classify.Request {
 
 // stamp reads one stamp.
 func (l *loader) stamp(p place, what string) *Stamp {
-	f, ok := l.mapping(p, "place", "name", "at", "format", "max", "create", "append", "only", "with")
+	f, ok := l.mapping(p, "place", "name", "at", "format", "max", "create", "append", "only", "with", "if_absent")
 	if !ok {
 		return nil
 	}
 	s := &Stamp{Max: l.integer(f["max"], 0, 8, 10_000), Only: l.texts(f["only"], "one of json, form, multipart")}
-	s.Create = l.truth(f["create"])
+	s.Create, s.IfAbsent = l.truth(f["create"]), l.truth(f["if_absent"])
 	s.Place, _ = l.required(f["place"], "one of header, query, form, json, form_json, multipart, argument, directive, mime_header")
 	s.Name, _ = l.required(f["name"], "name the header, parameter, field or JSON pointer that takes the "+what)
 	s.At, _ = l.text(f["at"])

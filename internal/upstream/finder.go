@@ -77,7 +77,11 @@ func newRetrying(trust *tls.Config, proxy *url.URL, connect time.Duration) *retr
 // Send asks, and asks again after a connection error, a 5xx or a 429, three
 // times in all. Errors never name the URL: its query may hold a secret.
 func (f *Finder) Send(ctx context.Context, r *classify.Request) *classify.Response {
-	req, err := retryablehttp.NewRequestWithContext(ctx, r.Method, f.base.Scheme+"://"+f.base.Host+basePath(f.base)+r.Target, nil)
+	var body any // a search by POST has one
+	if len(r.Body) > 0 {
+		body = r.Body
+	}
+	req, err := retryablehttp.NewRequestWithContext(ctx, r.Method, f.base.Scheme+"://"+f.base.Host+basePath(f.base)+r.Target, body)
 	if err != nil {
 		return &classify.Response{Evidence: classify.Unsent, Reason: "the lookup's target is no URL"}
 	}

@@ -83,3 +83,29 @@ func TestFinderOfNobody(t *testing.T) {
 		t.Errorf("%+v", resp)
 	}
 }
+
+// A search by POST is sent with its body, each time anew.
+func TestFinderSendsBodies(t *testing.T) {
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if body, err := io.ReadAll(r.Body); err != nil || r.Method != "POST" || string(body) != `{"q":1}` {
+			t.Errorf("asked by %s with %q, %v", r.Method, body, err)
+		}
+		if asked.Add(1) == 1 {
+			w.WriteHeader(503)
+		}
+	}))
+	defer server.Close()
+	f, err := NewFinder(Config{URL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	resp := f.Send(t.Context(), &classify.Request{Method: "POST", Target: "/search", Body: []byte(`{"q":1}`)})
+	if resp.Status != 200 || asked.Load() != 2 {
+		t.Errorf("%d after %d lookups", resp.Status, asked.Load())
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Error(err)
+	}
+}
