@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // PagerDuty is events and incidents.
@@ -23,6 +24,13 @@ func PagerDuty() Spec {
 			}
 			writeJSON(w, 200, map[string]any{"incidents": list, "more": false})
 		})
+		mux.HandleFunc("POST /incidents/{incident}/notes", func(w http.ResponseWriter, r *http.Request) {
+			note, _ := readAny(r)["note"].(map[string]any)
+			writeJSON(w, 200, map[string]any{"note": l.Add(r.URL.Path, map[string]any{"content": note["content"]})})
+		})
+		mux.HandleFunc("GET /incidents/{incident}/notes", func(w http.ResponseWriter, r *http.Request) {
+			writeJSON(w, 200, map[string]any{"notes": l.Visible(r.URL.Path)})
+		})
 		return &rest{ledger: l, routes: mux, sets: func(r *http.Request, in map[string]any) bool {
 			return r.Method == http.MethodPut || in["event_action"] == "acknowledge" || in["event_action"] == "resolve"
 		}, answer: func(r *http.Request, o map[string]any) (int, any) {
@@ -40,17 +48,22 @@ func PagerDuty() Spec {
 	}}
 }
 
+// discordMemory knows a nonce for a few minutes.
+func discordMemory(l *Ledger) memory {
+	return memory{ledger: l, keeps: func(string) time.Duration { return 3 * time.Minute }, key: func(_ *http.Request, in map[string]any) string {
+		if in["enforce_nonce"] != true {
+			return ""
+		}
+		return fmt.Sprint(in["nonce"])
+	}}
+}
+
 // Discord makes one message of a nonce, and shows it in the channel.
 func Discord() Spec {
 	const messages = "/api/{version}/channels/{channel}/messages"
 	return Spec{Adapter: "discord", New: func(l *Ledger) http.Handler {
 		mux := http.NewServeMux()
-		mux.HandleFunc("POST "+messages, keyed(func(_ *http.Request, in map[string]any) string {
-			if in["enforce_nonce"] != true {
-				return ""
-			}
-			return fmt.Sprint(in["nonce"])
-		}, func(w http.ResponseWriter, r *http.Request, in map[string]any) {
+		mux.HandleFunc("POST "+messages, keyed(discordMemory(l), func(w http.ResponseWriter, r *http.Request, in map[string]any) {
 			writeJSON(w, 200, l.Add(r.URL.Path, map[string]any{"content": in["content"], "nonce": in["nonce"]}))
 		}))
 		mux.HandleFunc("GET "+messages, func(w http.ResponseWriter, r *http.Request) {
@@ -75,13 +88,12 @@ func Discord() Spec {
 func Telegram() Spec {
 	return simple("telegram", func(r *http.Request, _ map[string]any) bool { return !strings.Contains(r.URL.Path, "/send") }, []Case{
 		{Operation: "act", Method: "POST", Target: "/bot1:secret/sendMessage", Header: asJSON(), Body: `{"chat_id":1,"text":"hi"}`},
-		{Operation: "edit", Method: "POST", Target: "/bot1:secret/editMessageText", Header: asJSON(), Body: `{"chat_id":1,"message_id":2,"text":"y"}`, Deduplicates: true},
-		{Operation: "deleteMessage", Method: "POST", Target: "/bot1:secret/deleteMessage", Header: asJSON(), Body: `{"chat_id":1,"message_id":2}`, Deduplicates: true},
+		{Operation: "act", Method: "POST", Target: "/bot1:secret/editMessageText", Header: asJSON(), Body: `{"chat_id":1,"message_id":2,"text":"y"}`, Deduplicates: true},
 	})
 }
 
 // StandardWebhooks is a receiver that has forgotten the webhook-ids it saw.
 func StandardWebhooks() Spec {
-	signed := withHeader(withHeader(asJSON(), "webhook-id", "msg_1"), "webhook-timestamp", "1")
+	signed := withHeader(withHeader(withHeader(asJSON(), "webhook-id", "msg_1"), "webhook-timestamp", "1"), "webhook-signature", "v1,c2lnbmVk")
 	return simple("standard-webhooks", nil, []Case{{Operation: "deliver", Method: "POST", Target: "/hook", Header: signed, Body: `{"type":"x"}`}})
 }

@@ -1,14 +1,24 @@
 package fake
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
+// resendMemory knows a key for a day.
+func resendMemory() memory {
+	return memory{key: header("Idempotency-Key"), keeps: hours(24), conflict: func(w http.ResponseWriter) {
+		writeJSON(w, 409, map[string]any{"statusCode": 409, "name": "invalid_idempotent_request", "message": "This idempotency key has been used with another payload."})
+	}}
+}
+
 // Resend honours its Idempotency-Key.
 func Resend() Spec {
-	return keyedAPI("resend", header("Idempotency-Key"), func(r *http.Request, _ map[string]any) bool { return strings.HasSuffix(r.URL.Path, "/cancel") }, []Case{
+	return keyedAPI("resend", resendMemory(), func(r *http.Request, _ map[string]any) bool { return strings.HasSuffix(r.URL.Path, "/cancel") }, []Case{
 		{Operation: "emails.send", Method: "POST", Target: "/emails", Header: asJSON(), Body: `{"from":"a@b.c","to":["d@e.f"]}`, Deduplicates: true},
 		{Operation: "emails.batch", Method: "POST", Target: "/emails/batch", Header: asJSON(), Body: `[{"from":"a@b.c"}]`, Deduplicates: true},
 		{Operation: "emails.cancel", Method: "POST", Target: "/emails/e1/cancel", Header: asJSON(), Deduplicates: true},
@@ -94,11 +104,52 @@ func Mailgun() Spec {
 	}}
 }
 
-// Zendesk deduplicates new tickets by a key, and lists them by external_id.
+// zendeskMemory knows a key for two hours.
+func zendeskMemory(l *Ledger) memory {
+	return memory{ledger: l, key: header("Idempotency-Key"), keeps: hours(2), conflict: func(w http.ResponseWriter) {
+		writeJSON(w, 400, map[string]any{"error": "IdempotentRequestError", "description": "The request parameters do not match those of the first request."})
+	}}
+}
+
+// zendeskComments adds comments to tickets, and keeps an audit of each.
+func zendeskComments(mux *http.ServeMux, l *Ledger, otherwise http.Handler) {
+	mux.HandleFunc("PUT /api/v2/tickets/{ticket}", func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body) // it is in memory
+		r.Body = io.NopCloser(bytes.NewReader(text))
+		ticket, _ := readAny(r)["ticket"].(map[string]any)
+		id, err := strconv.Atoi(strings.TrimSuffix(r.PathValue("ticket"), ".json"))
+		if ticket["comment"] == nil || err != nil {
+			r.Body = io.NopCloser(bytes.NewReader(text))
+			otherwise.ServeHTTP(w, r)
+			return
+		}
+		audit := map[string]any{"ticket_id": id, "metadata": map[string]any{"system": map[string]any{}, "custom": orEmpty(ticket["metadata"])}, "events": []any{ticket["comment"]}}
+		writeJSON(w, 200, map[string]any{"ticket": map[string]any{"id": id}, "audit": l.Add("audits", audit)})
+	})
+	mux.HandleFunc("GET /api/v2/tickets/{ticket}/audits", func(w http.ResponseWriter, r *http.Request) {
+		list := []any{}
+		for _, a := range l.Visible("audits") {
+			if fmt.Sprint(a["ticket_id"]) == r.PathValue("ticket") {
+				list = append(list, a)
+			}
+		}
+		writeJSON(w, 200, map[string]any{"audits": list, "meta": map[string]any{"has_more": false}})
+	})
+}
+
+func orEmpty(v any) any {
+	if v == nil {
+		return map[string]any{}
+	}
+	return v
+}
+
+// Zendesk deduplicates new tickets by a key, lists them by external_id, and keeps
+// audits of comments.
 func Zendesk() Spec {
 	return Spec{Adapter: "zendesk", New: func(l *Ledger) http.Handler {
 		mux := http.NewServeMux()
-		create := keyed(header("Idempotency-Key"), func(w http.ResponseWriter, _ *http.Request, in map[string]any) {
+		create := keyed(zendeskMemory(l), func(w http.ResponseWriter, _ *http.Request, in map[string]any) {
 			ticket, _ := in["ticket"].(map[string]any)
 			writeJSON(w, 201, map[string]any{"ticket": l.Add("tickets", fielded(ticket, map[string]any{"id": l.Next(), "status": "new"}))})
 		})
@@ -113,15 +164,20 @@ func Zendesk() Spec {
 			}
 			writeJSON(w, 200, map[string]any{"tickets": list, "next_page": nil})
 		})
-		return &rest{ledger: l, routes: mux, sets: func(r *http.Request, in map[string]any) bool {
-			ticket, _ := in["ticket"].(map[string]any)
-			return r.Method == http.MethodPut && ticket["comment"] == nil || strings.Contains(r.URL.Path, "create_or_update")
+		state := &rest{ledger: l, sets: func(r *http.Request, in map[string]any) bool {
+			return r.Method == http.MethodPut && in["request"] == nil && !strings.Contains(r.URL.Path, "update_many") || strings.Contains(r.URL.Path, "create_or_update")
 		}}
+		zendeskComments(mux, l, state)
+		mux.Handle("/", state)
+		return mux
 	}, Cases: []Case{
 		{Operation: "tickets.create", Method: "POST", Target: "/api/v2/tickets", Header: asJSON(), Body: `{"ticket":{"subject":"x"}}`, Deduplicates: true},
 		{Operation: "tickets.create.json", Method: "POST", Target: "/api/v2/tickets.json", Header: asJSON(), Body: `{"ticket":{"subject":"y"}}`, Deduplicates: true},
 		{Operation: "users.createOrUpdate", Method: "POST", Target: "/api/v2/users/create_or_update", Header: asJSON(), Body: `{"user":{"email":"a@b.c"}}`, Deduplicates: true},
 		{Operation: "tickets.comment", Method: "PUT", Target: "/api/v2/tickets/7", Header: asJSON(), Body: `{"ticket":{"comment":{"body":"x"}}}`},
+		{Operation: "tickets.comment", Method: "PUT", Target: "/api/v2/tickets/17.json", Header: asJSON(), Body: `{"ticket":{"comment":{"body":"x"},"metadata":{"own":1}}}`},
+		{Operation: "tickets.updateMany", Method: "PUT", Target: "/api/v2/tickets/update_many.json?ids=1,2", Header: asJSON(), Body: `{"ticket":{"comment":{"body":"x"}}}`},
+		{Operation: "comment", Method: "PUT", Target: "/api/v2/requests/7", Header: asJSON(), Body: `{"request":{"comment":{"body":"x"}}}`},
 		{Operation: "put", Method: "PUT", Target: "/api/v2/tickets/8", Header: asJSON(), Body: `{"ticket":{"status":"open"}}`, Deduplicates: true},
 		{Operation: "delete", Method: "DELETE", Target: "/api/v2/tickets/9", Header: asJSON(), Deduplicates: true},
 		{Operation: "other", Method: "POST", Target: "/api/v2/macros", Header: asJSON(), Body: `{"macro":{}}`},
