@@ -23,9 +23,15 @@ type Permission struct {
 	Unclear string
 }
 
-func (u *Upstream) lookupsAreOff() bool { return u.refused != "" }
+func (u *Upstream) lookupsAreOff() bool { return u.refused.Load() != nil }
 
-func (u *Upstream) lookupsOff() string { return u.refused }
+// lookupsOff says why lookups are off, "" where they are not.
+func (u *Upstream) lookupsOff() string {
+	if why := u.refused.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
 
 // CheckLookups sends each upstream's canary with the upstream's own credential.
 // Where it is not permitted, lookups are off for this life: what cannot be asked
@@ -44,7 +50,9 @@ func (j *Journal) CheckLookups(ctx context.Context) []Permission {
 			p := u.tryCanary(ctx)
 			mu.Lock()
 			defer mu.Unlock()
-			u.refused = p.Refused
+			if p.Refused != "" {
+				u.refused.Store(&p.Refused)
+			}
 			list = append(list, p)
 		})
 	}

@@ -12,6 +12,8 @@ import (
 const (
 	// scanPause is how long recovery rests between two rounds.
 	scanPause = 5 * time.Second
+	// scanRestMax bounds how long a call rests whose lookups fail.
+	scanRestMax = 10 * time.Minute
 	// scanWorkers bounds how many calls are recovered at once.
 	scanWorkers = 4
 	// scanPage is how many calls in doubt one page of a round holds.
@@ -49,6 +51,9 @@ func (j *Journal) round(ctx context.Context) error {
 	defer busy.Wait()
 	slots := make(chan struct{}, scanWorkers)
 	return j.eachInDoubt(ctx, func(r *keystore.Record) {
+		if j.restsAfterFailure(r) {
+			return
+		}
 		w := j.workFor(ctx, r)
 		if !w.eager(r) || !j.gate.enter() {
 			return
@@ -65,6 +70,16 @@ func (j *Journal) round(ctx context.Context) error {
 			j.observe.settled(w, reply)
 		})
 	})
+}
+
+// restsAfterFailure reports whether it is too early to ask again after a call
+// whose lookups failed: each rests twice as long as the one before.
+func (j *Journal) restsAfterFailure(r *keystore.Record) bool {
+	if r.LookupFailures == 0 {
+		return false
+	}
+	rest := min(scanPause<<min(r.LookupFailures, 10), scanRestMax)
+	return j.now().Sub(r.UpdatedAt.Time()) < rest
 }
 
 // eager reports whether the call can be recovered without its agent.
