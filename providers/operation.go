@@ -382,11 +382,11 @@ func (l *loader) precondition(p place) *precondition {
 	c.header, _ = l.text(f["header"])
 	pointer, isJSON := l.text(f["json"])
 	if isJSON && f["json"].given() {
-		if err := checkPointer(pointer); err != nil {
+		if err := classify.CheckPointer(pointer); err != nil {
 			l.complain(f["json"], "%v", err)
 			return nil
 		}
-		c.names = splitPointer(pointer)
+		c.names = classify.SplitPointer(pointer)
 	}
 	if (c.header == "") == (c.names == nil) {
 		l.complain(p, "say where the request names the version that it expects: header, or json with a pointer; one of the two")

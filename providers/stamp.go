@@ -157,7 +157,7 @@ func (p *Placement) placeRaw(r *classify.Request, c Content, value string) (clas
 		return p.place(r, c, value)
 	}
 	out := *r
-	body, err := p.set(r.Body, splitPointer(p.Name), []byte(value))
+	body, err := p.set(r.Body, classify.SplitPointer(p.Name), []byte(value))
 	out.Body = body
 	return out, err
 }
@@ -328,12 +328,12 @@ func (l *loader) checkStamp(s *Stamp, f map[string]place, what string) {
 		l.keyName(f["name"], KeyPlacement{Where(where), s.Name})
 	}
 	if s.Place == "mime_header" && s.Name != "" {
-		if err := checkPointer(s.Name); err != nil {
+		if err := classify.CheckPointer(s.Name); err != nil {
 			l.complain(f["name"], "%v", err)
 		}
 	}
 	if s.Place == "form_json" && s.At != "" {
-		if err := checkPointer(s.At); err != nil {
+		if err := classify.CheckPointer(s.At); err != nil {
 			l.complain(f["at"], "%v", err)
 		}
 	}
