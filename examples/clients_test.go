@@ -32,6 +32,7 @@ type client struct {
 var clients = []client{
 	{sdk: "stripe", adapter: "stripe", asks: true, field: "id"},
 	{sdk: "octokit", adapter: "github", asks: true, field: "id"},
+	{sdk: "linear", adapter: "linear", asks: true, field: "identifier"},
 	{sdk: "slack", adapter: "slack", asks: true, field: "ts"},
 	{sdk: "twilio", adapter: "twilio", asks: false, field: "sid"},
 }

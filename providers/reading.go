@@ -104,6 +104,12 @@ func (rd *Reading) changes() bool {
 	return ok && c.Changes()
 }
 
+// SaysItReads reports whether the content itself says that the request changes
+// nothing, whatever else is known of it.
+func (rd *Reading) SaysItReads() bool {
+	return rd.Content != nil && rd.Content.Class() == classify.Read
+}
+
 // Passes reports whether the request is none of the journal's business.
 func (rd *Reading) Passes() bool {
 	p, ok := rd.Content.(Passer)

@@ -4,6 +4,7 @@
 //
 // ORIGIN is the sidecar's, or for stripe the upstream's own listener. CALL names
 // the call. It prints what the SDK returned or threw, as JSON.
+import { LinearClient } from '@linear/sdk';
 import { Octokit } from '@octokit/rest';
 import { WebClient } from '@slack/web-api';
 import Stripe from 'stripe';
@@ -26,6 +27,13 @@ const effects = {
     const signal = AbortSignal.timeout(patience);
     const { data } = await client.issues.create({ owner: 'o', repo: 'r', title: 'Printer on fire', body: 'It burns.', request: { signal } });
     return data;
+  },
+  // Linear's SDK makes the issue, and then reads it.
+  async linear() {
+    const client = new LinearClient({ apiKey: 'lin_api_example', apiUrl: `${base('linear')}/graphql`, signal: AbortSignal.timeout(patience) });
+    const { success, issue } = await client.createIssue({ teamId: 'team-1', title: 'Printer on fire' });
+    const { id, identifier, title } = await issue;
+    return { success, id, identifier, title };
   },
   // Slack's SDK posts again on any status but 200.
   slack() {

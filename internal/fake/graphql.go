@@ -318,6 +318,24 @@ func gqlShape(value any, set []gqlField) any {
 type gqlError struct {
 	message    string
 	extensions map[string]any
+	// kind is GitHub's type beside the extensions, "" for none.
+	kind string
+}
+
+// shown is the error as it stands in an answer; alias is its field's, "" where
+// the whole request was refused.
+func (e *gqlError) shown(alias string) map[string]any {
+	shown := map[string]any{"message": e.message}
+	if e.extensions != nil {
+		shown["extensions"] = e.extensions
+	}
+	if e.kind != "" {
+		shown["type"] = e.kind
+	}
+	if alias != "" {
+		shown["path"] = []any{alias}
+	}
+	return shown
 }
 
 // A gqlServer answers documents by what each root field does.
@@ -339,7 +357,7 @@ func (s *gqlServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	kind, roots, err := readGraphQL(body)
 	if err != nil {
-		writeJSON(w, 400, gqlErrors(&gqlError{err.Error(), map[string]any{"code": "GRAPHQL_PARSE_FAILED"}}))
+		writeJSON(w, 400, gqlErrors(gqlRefusal(err.Error(), "GRAPHQL_PARSE_FAILED")))
 		return
 	}
 	if s.refuse != nil {
@@ -353,7 +371,7 @@ func (s *gqlServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, f := range roots {
 		do := s.fields[f.name]
 		if do == nil {
-			writeJSON(w, 400, gqlErrors(&gqlError{"Cannot query field " + f.name, map[string]any{"code": "GRAPHQL_VALIDATION_FAILED"}}))
+			writeJSON(w, 400, gqlErrors(gqlRefusal("Cannot query field "+f.name, "GRAPHQL_VALIDATION_FAILED")))
 			return
 		}
 		value, e := do(f)
@@ -363,7 +381,7 @@ func (s *gqlServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		data[f.alias] = nil
 		list, _ := answer["errors"].([]any)
-		answer["errors"] = append(list, map[string]any{"message": e.message, "path": []any{f.alias}, "extensions": e.extensions})
+		answer["errors"] = append(list, e.shown(f.alias))
 	}
 	answer["data"] = data
 	if answer["errors"] != nil && !s.nullable {
@@ -372,8 +390,12 @@ func (s *gqlServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, 200, answer)
 }
 
+func gqlRefusal(message, code string) *gqlError {
+	return &gqlError{message: message, extensions: map[string]any{"code": code}}
+}
+
 func gqlErrors(e *gqlError) map[string]any {
-	return map[string]any{"errors": []any{map[string]any{"message": e.message, "extensions": e.extensions}}}
+	return map[string]any{"errors": []any{e.shown("")}}
 }
 
 // gqlReads reports whether a request is a query.

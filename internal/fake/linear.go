@@ -66,7 +66,7 @@ func newLinear(l *Ledger) http.Handler {
 }
 
 func linearError(message, kind, code string) *gqlError {
-	return &gqlError{message, map[string]any{"type": kind, "code": code, "userError": true}}
+	return &gqlError{message: message, extensions: map[string]any{"type": kind, "code": code, "userError": true}}
 }
 
 // linearMake makes an object under the id that the input has, or one of its
@@ -86,6 +86,8 @@ func linearMake(l *Ledger, c linearCreate, f gqlField) (any, *gqlError) {
 	}
 	input["__typename"] = strings.TrimSuffix(c.payload, "Payload")
 	input["identifier"], input["createdAt"] = fmt.Sprintf("ENG-%d", n), l.Now().Format(time.RFC3339)
+	// What the SDK wants every issue to have.
+	input["reactions"], input["sharedAccess"] = []any{}, map[string]any{"isShared": false, "disallowedIssueFields": []any{}, "sharedWithUsers": []any{}}
 	input["url"] = fmt.Sprintf("https://linear.app/x/issue/ENG-%d", n)
 	object := l.Add(c.read, input)
 	return map[string]any{"__typename": c.payload, "success": true, "lastSyncId": float64(n), c.object: object}, nil

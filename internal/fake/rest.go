@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"time"
 )
 
 // rest stands in for APIs of objects under paths, where no more of them matters:
@@ -111,24 +112,72 @@ func readAny(r *http.Request) map[string]any {
 	return in
 }
 
-// keyed answers a key's second request with the first one's answer. A request
-// without one is answered anew.
-func keyed(key func(r *http.Request, in map[string]any) string, next func(w http.ResponseWriter, r *http.Request, in map[string]any)) http.HandlerFunc {
-	first := map[string]*answer{}
+// A memory is what a provider keeps of the keys that it was sent.
+type memory struct {
+	ledger *Ledger
+	// key is what a request bears as one; "" is none.
+	key func(r *http.Request, in map[string]any) string
+	// keeps is for how long it knows a key of that path; nil is for ever.
+	keeps func(path string) time.Duration
+	// again is the status of what a copy is answered; 0 the first one's.
+	again int
+	// conflict answers a key that was used for another request; nil gives the
+	// first one's answer.
+	conflict func(w http.ResponseWriter)
+
+	first map[string]remembered
+}
+
+// A remembered request was answered at a time.
+type remembered struct {
+	in     map[string]any
+	answer *answer
+	at     time.Time
+}
+
+// keyed answers a key's second request at one path with the first one's answer.
+// A request without one is answered anew, and so is one whose key is forgotten.
+func keyed(m memory, next func(w http.ResponseWriter, r *http.Request, in map[string]any)) http.HandlerFunc {
+	m.first = map[string]remembered{}
 	return func(w http.ResponseWriter, r *http.Request) {
 		in := readAny(r)
-		k := key(r, in)
-		if known := first[k]; known != nil && k != "" {
-			known.send(w)
+		k := m.key(r, in)
+		if k == "" {
+			next(w, r, in)
+			return
+		}
+		k = r.Method + " " + r.URL.Path + " " + k
+		if known, ok := m.recall(k, r.URL.Path); ok {
+			m.repeat(w, known, in)
 			return
 		}
 		a := &answer{header: http.Header{}}
-		next(a, r, in)
-		if k != "" {
-			first[k] = a
-		}
+		next(a, r, maps.Clone(in))
+		m.first[k] = remembered{in, a, m.ledger.Now()}
 		a.send(w)
 	}
+}
+
+func (m *memory) recall(k, path string) (remembered, bool) {
+	known, ok := m.first[k]
+	return known, ok && (m.keeps == nil || m.ledger.Now().Sub(known.at) < m.keeps(path))
+}
+
+func (m *memory) repeat(w http.ResponseWriter, known remembered, in map[string]any) {
+	a := *known.answer
+	switch {
+	case m.conflict != nil && !reflect.DeepEqual(known.in, in):
+		m.conflict(w)
+		return
+	case m.again != 0:
+		a.status = m.again
+	}
+	a.send(w)
+}
+
+// hours is one time for all paths.
+func hours(n int) func(string) time.Duration {
+	return func(string) time.Duration { return time.Duration(n) * time.Hour }
 }
 
 // header is the key that stands in a header field.

@@ -55,16 +55,22 @@ func load(file string) (*providers.Adapter, error) {
 	return a, nil
 }
 
-// ForHost returns what is known about the host, in lower case and without port:
-// several adapters joined where several APIs share it; nil if there is none.
+// ForHost returns what is known of the provider that answers at that host, in
+// lower case and without port; nil if nothing is. Where there are several
+// adapters, those that read content come first: what they do not know is left to
+// the others.
 func (c *Catalogue) ForHost(host string) *providers.Adapter {
-	var joined *providers.Adapter
+	var byContent, others *providers.Adapter
 	for _, a := range c.All {
-		if a.ServesHost(host) {
-			joined = providers.Join(joined, a)
+		switch {
+		case !a.ServesHost(host):
+		case len(a.Dialects) > 0:
+			byContent = providers.Join(byContent, a)
+		default:
+			others = providers.Join(others, a)
 		}
 	}
-	return joined
+	return providers.Join(byContent, others)
 }
 
 // Named returns the adapter of that name, nil if there is none.
