@@ -192,6 +192,7 @@ func (l *loader) file(a *Adapter, p place) {
 			l.complain(f["dialects"], "%q is no dialect; there are %s", d, strings.Join(DialectNames, ", "))
 		}
 	}
+	l.isFile, l.dialects = true, a.Dialects
 	a.ScopeHeaders = l.texts(f["scope_headers"], "name a header")
 	l.redaction(a, f["redact"])
 	l.canary(a, f["lookup_canary"])
@@ -221,7 +222,7 @@ func (l *loader) redaction(a *Adapter, p place) {
 		_, err = secrets.With(a.Redact)
 	}
 	if err != nil {
-		l.complain(p, "%v", err)
+		l.complain(p, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 }
 

@@ -185,13 +185,18 @@ func (l *loader) key(p place, class classify.Class) *Stamp {
 		}
 		return &Stamp{Placement: Placement{Place: "header", Name: DefaultKey().Name}}
 	}
-	if node := p.value(); node.Kind == yaml.ScalarNode && node.Value == "none" {
+	if isNone(p) {
 		return nil
 	}
 	if class == classify.Read {
 		l.complain(p, "a read bears no key; leave this out")
 	}
 	return l.stamp(p, "key")
+}
+
+func isNone(p place) bool {
+	node := p.value()
+	return node.Kind == yaml.ScalarNode && node.Value == "none"
 }
 
 // notForKeys are headers that mean something else on every request.

@@ -131,6 +131,9 @@ func (p *Placement) value(r *classify.Request, c Content) (string, bool) {
 			return textAt(r.Body, classify.SplitPointer(p.Name))
 		}
 	case "form_json":
+		if mediaType(r.Header) != formType || isCoded(r.Header) {
+			return "", false
+		}
 		if inner, ok := pairValue(string(r.Body), p.Name); ok && json.Valid([]byte(inner)) {
 			return textAt([]byte(inner), classify.SplitPointer(p.At))
 		}
@@ -269,8 +272,11 @@ func multipartParts(r *classify.Request) (delimiter []byte, parts [][]byte, err 
 	return delimiter, split, nil
 }
 
+// blankLine ends a part's headers.
+var blankLine = []byte("\r\n\r\n")
+
 func partName(part []byte) (name string, content []byte) {
-	head, content, ok := bytes.Cut(part, []byte("\r\n\r\n"))
+	head, content, ok := bytes.Cut(part, blankLine)
 	if !ok {
 		return "", nil
 	}
@@ -318,7 +324,8 @@ func multipartWith(r *classify.Request, name, value string) ([]byte, error) {
 		case n != name:
 			kept = append(kept, part)
 		case !placed:
-			kept, placed = append(kept, made), true
+			head, _, _ := bytes.Cut(part, blankLine)
+			kept, placed = append(kept, slices.Concat(head, blankLine, []byte(value))), true
 		}
 	}
 	if !placed {
