@@ -238,8 +238,12 @@ func (l *loader) canary(a *Adapter, p place) {
 }
 
 // searchesRead complains of lookups by POST that no operation calls reads: a
-// POST that changes something would be sent as a question.
+// POST that changes something would be sent as a question. It asks what has been
+// read, so that nothing else may be wrong with it.
 func (l *loader) searchesRead(a *Adapter) {
+	if len(l.complaints) > 0 {
+		return // what is wrong cannot be matched
+	}
 	a.index()
 	for i := range a.Operations {
 		k := a.Operations[i].Lookup
