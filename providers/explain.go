@@ -62,7 +62,7 @@ func (rd *Reading) explainRecovery(r *classify.Request, class classify.Class, qu
 	for _, s := range rd.Strategies(r, class) {
 		steps = append(steps, rd.explainStrategy(s, quiesce))
 	}
-	if class == classify.Idempotent {
+	if class == classify.Idempotent && (rd.Operation == nil || !rd.Operation.Signed) {
 		steps = append(steps, "the same bytes are sent again for 10 minutes after the first sending: repeating is harmless")
 	}
 	if len(steps) == 0 && rd.Operation != nil {

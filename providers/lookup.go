@@ -205,11 +205,12 @@ func (l *loader) lookup(p place, class classify.Class) *Lookup {
 }
 
 func (l *loader) graphQLLookup(k *Lookup, f map[string]place) {
-	for _, name := range []string{"request", "body", "headers", "found", "match", "response", "paging"} {
+	for _, name := range []string{"request", "body", "headers", "found", "match", "response", "incomplete", "paging"} {
 		if f[name].given() {
 			l.complain(f[name], "means nothing beside graphql, which builds question and answer; leave it out")
 		}
 	}
+	l.needsDialect(f["graphql"], "graphql")
 	g, ok := l.mapping(f["graphql"], "field", "arguments", "within", "hits", "marked", "object", "payload")
 	if !ok {
 		return
@@ -314,6 +315,8 @@ func (l *loader) paging(k *Lookup, p place) {
 	switch {
 	case k.byLink == (k.next != nil):
 		l.complain(p, "say how the next page is found: next, a jq program that yields its cursor, or link: true for the Link header; one of the two")
+	case k.byLink && f["param"].given():
+		l.complain(f["param"], "means something beside next only; a link is followed as it is")
 	case k.next != nil && k.param == "" && !usesNext:
 		l.complain(f["param"], "missing; name the query parameter that takes the cursor, or use $next or $page in request or body")
 	}

@@ -212,3 +212,14 @@ func TestTemplatesKnowTheRequest(t *testing.T) {
 		}
 	}
 }
+
+// The request on record may be read otherwise than the one at hand, of which an
+// operation is known.
+func TestNothingToAskBy(t *testing.T) {
+	for _, rd := range []*Reading{{}, {Operation: &Operation{Name: "a"}}} {
+		s := rd.Search(Query{})
+		if r, more := s.Next(); more || s.Finding().Discovery != Inconclusive || !s.Finding().Lasting || s.Finding().Reason == "" {
+			t.Errorf("asked %+v, found %+v", r, s.Finding())
+		}
+	}
+}
