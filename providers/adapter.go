@@ -33,10 +33,11 @@ type Adapter struct {
 
 	errors []errorRow
 	// isOfHost says that paths begin at the provider's host, not at the
-	// upstream's URL. base is what the URL has of them, bound the dialects; both
-	// are set by For.
+	// upstream's URL. base is what the URL has of them, host its host, bound the
+	// dialects; all are set by For.
 	isOfHost bool
 	base     string
+	host     string
 	bound    []Dialect
 	// next is tried after it.
 	next *Adapter
@@ -60,6 +61,7 @@ func (a *Adapter) For(d Dialects, s Settings) *Adapter {
 	if a.isOfHost {
 		made.base = s.BasePath
 	}
+	made.host = s.Host
 	made.bound = nil
 	s.IsKnownHost = len(a.Hosts) > 0 || len(a.Operations) > 0
 	for _, name := range a.Dialects {

@@ -2,6 +2,7 @@ package providers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -253,13 +254,11 @@ func (w *watcher) byRows(ctx context.Context) Judgement {
 	if w.tooLong {
 		return Judgement{Outcome: classify.Ambiguous, Stuck: true, Reason: fmt.Sprintf("the answer is longer than the %d bytes that can be judged", judgedBytesMax)}
 	}
-	var document any
-	isJSON := false
-	if w.holds {
-		doc, _, err := documentOf(Answer{Status: w.head.Status, Header: w.head.Header, Body: w.body})
-		document, isJSON = doc, err == nil
+	document, isJSON, err := w.document()
+	if err != nil {
+		return Judgement{Outcome: classify.Ambiguous, Stuck: true, Reason: "the answer " + err.Error()}
 	}
-	sc := &scope{q: &w.q, id: w.rd.id(w.q.Original), base: w.rd.basePath}
+	sc := &scope{q: &w.q, id: w.rd.id(w.q.Original), base: w.rd.basePath()}
 	for _, row := range w.rows {
 		if row.json != nil {
 			if !isJSON {
@@ -276,6 +275,19 @@ func (w *watcher) byRows(ctx context.Context) Judgement {
 		return Judgement{Outcome: row.outcome, InFlight: row.inFlight, Alarm: row.alarm, Reason: row.reason()}
 	}
 	return Judgement{}
+}
+
+// document is the answer's JSON. An answer that is something else says nothing to
+// a program; one that cannot be read could say anything.
+func (w *watcher) document() (v any, isJSON bool, err error) {
+	if !w.holds || len(w.body) == 0 {
+		return nil, false, nil
+	}
+	v, _, err = documentOf(Answer{Status: w.head.Status, Header: w.head.Header, Body: w.body})
+	if errors.Is(err, errNotJSON) {
+		return nil, false, nil
+	}
+	return v, err == nil, err
 }
 
 func (row *errorRow) reason() string {

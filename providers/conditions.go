@@ -62,13 +62,20 @@ func inPairs(list []named, pairs func() map[string]any) bool {
 	return true
 }
 
-// namesHold wants the one name that the content has: several are several effects,
-// of which what is known about one says nothing.
+// namesHold wants the one name that the content has, be it there more than once:
+// of several different effects what is known about one says nothing. A dialect
+// that names one more than once tells the effects apart.
 func (c *conditions) namesHold(content Content) bool {
-	if content == nil || len(content.Names()) != 1 {
+	if content == nil || len(content.Names()) == 0 {
 		return false
 	}
-	return slices.Contains(c.names, content.Names()[0])
+	first := content.Names()[0]
+	for _, name := range content.Names() {
+		if name != first {
+			return false
+		}
+	}
+	return slices.Contains(c.names, first)
 }
 
 // says asks a program about the body. A body that is no JSON meets no condition.

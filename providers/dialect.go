@@ -29,6 +29,10 @@ type Settings struct {
 	// BasePath is the path of the upstream's URL without a last slash. The
 	// paths of an adapter file are the provider's own and begin before it.
 	BasePath string
+	// Host is the host of the upstream's URL in lower case, with its port where that
+	// is given. Pages of a list that are elsewhere are not asked for; empty, where
+	// nobody says, lets all hosts pass for it.
+	Host string
 	// TrustAnnotations says that an MCP server's word on its tools is taken.
 	TrustAnnotations bool
 	// IsKnownHost says that the adapter is of a certain provider: it names hosts or

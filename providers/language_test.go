@@ -246,7 +246,7 @@ func TestSearchPages(t *testing.T) {
 	}{
 		"the last page":               {[]string{`{"data":[],"next":null}`}, 1, Absent, false},
 		"too many pages":              {[]string{`{"data":[],"next":"a"}`, `{"data":[],"next":"b"}`, `{"data":[],"next":"c"}`}, 3, Inconclusive, true},
-		"a page that leads to itself": {[]string{`{"data":[],"next":"a"}`, `{"data":[],"next":"a"}`}, 2, Absent, false},
+		"a page that leads to itself": {[]string{`{"data":[],"next":"a"}`, `{"data":[],"next":"a"}`}, 2, Inconclusive, true},
 		"a cursor that is none":       {[]string{`{"data":[],"next":{"x":1}}`}, 1, Inconclusive, true},
 		"an answer that is none":      {[]string{`{"data":7}`}, 1, Inconclusive, true},
 	} {
@@ -408,7 +408,7 @@ func TestStrategiesNeedWhatTheyGoBy(t *testing.T) {
 		{postJSON("/marked", `{}`), classify.Effect, "[lookup]"},
 		{postForm("/marked", `a=1`), classify.Effect, "[]"},
 		{postJSON("/named", `{}`), classify.Keyed, "[read_by_id resend_if_absent]"},
-		{postForm("/named", `a=1`), classify.Keyed, "[resend_if_absent]"},
+		{postForm("/named", `a=1`), classify.Keyed, "[]"},
 		{postJSON("/versioned", `{"sha":"abc"}`), classify.Effect, "[cas_resend]"},
 		{postJSON("/versioned", `{}`), classify.Effect, "[]"},
 	} {
@@ -420,5 +420,73 @@ func TestStrategiesNeedWhatTheyGoBy(t *testing.T) {
 		if (len(got) == 0) != (rd.WhyNone(tt.r, tt.class) != "") {
 			t.Errorf("%s %s: %v, and %q", tt.r.Target, tt.r.Body, got, rd.WhyNone(tt.r, tt.class))
 		}
+	}
+}
+
+// An answer that cannot be read could say anything; one that is no JSON says
+// nothing to a program.
+func TestAnswersThatCannotBeRead(t *testing.T) {
+	a := mustParse(t, `[{name: a, class: effect, errors: [{status: [200], json: '.ok == false', outcome: rejected}]}]`)
+	r := postJSON("/", `{}`)
+	rd, _ := a.Read(r)
+	for _, tt := range []struct {
+		name, coding, body string
+		stuck              bool
+	}{
+		{"text", "", "ok", false},
+		{"nothing", "gzip", "", false},
+		{"brotli", "br", "\x0b\x02\x80", true},
+		{"broken gzip", "gzip", "ok", true},
+		{"nested too deep", "", strings.Repeat("[", 2000) + strings.Repeat("]", 2000), true},
+	} {
+		h := classify.Header{{Name: "Content-Type", Value: "application/json"}}
+		if tt.coding != "" {
+			h = h.Set("Content-Encoding", tt.coding)
+		}
+		w := rd.Watch(Query{Original: r}, Head{Status: 200, Header: h, Length: -1}, false)
+		w.Write([]byte(tt.body))
+		if j := w.End(t.Context()); j.Stuck != tt.stuck || (j.Outcome == classify.Ambiguous) != tt.stuck {
+			t.Errorf("%s: got %+v", tt.name, j)
+		}
+	}
+}
+
+func TestPreconditions(t *testing.T) {
+	for _, tt := range []struct {
+		precondition, header, value, body string
+		want                              bool
+	}{
+		{"{header: If-Match}", "If-Match", `"v1"`, `{}`, true},
+		{"{header: If-Match}", "If-Match", `*`, `{}`, false},
+		{"{header: If-None-Match}", "If-None-Match", `*`, `{}`, true},
+		{"{header: If-Match}", "If-None-Match", `*`, `{}`, false},
+		{"{json: /sha}", "", "", `{"sha":"abc"}`, true},
+		{"{json: /sha}", "", "", `{"sha":""}`, false},
+		{"{json: /sha}", "", "", `{"sha":null}`, false},
+		{"{json: /sha}", "", "", `{"sha":`, false},
+		{"{json: /version}", "", "", `{"version":7}`, true},
+		{"{json: /sha, absent: true}", "", "", `{}`, true},
+	} {
+		a := mustParse(t, `[{name: a, class: effect, precondition: `+tt.precondition+`, recover: [cas_resend]}]`)
+		r := postJSON("/", tt.body)
+		if tt.header != "" {
+			r.Header = r.Header.Set(tt.header, tt.value)
+		}
+		rd, _ := a.Read(r)
+		if got := rd.Operation.Conditional(r); got != tt.want || (rd.Strategies(r, classify.Effect) != nil) != tt.want {
+			t.Errorf("%s of %s %q %s: got %t, %v", tt.precondition, tt.header, tt.value, tt.body, got, rd.Strategies(r, classify.Effect))
+		}
+	}
+}
+
+// The id that the provider is to keep things under is hard to guess, whatever key
+// the client chose.
+func TestIDsAreOurs(t *testing.T) {
+	a := mustParse(t, `[{name: a, class: keyed, key: none, client_id: {place: json, name: /id}, guarantee: {retention: 1h}}]`)
+	r := postJSON("/", `{}`)
+	rd, _ := a.Read(r)
+	out, placed, err := rd.Stamp(r, Stamps{Key: "order 7", Marker: sampleKey})
+	if err != nil || string(out.Body) != `{"id":"`+sampleKey+`"}` || placed.Key != sampleKey {
+		t.Errorf("got %s, key %q, %v", out.Body, placed.Key, err)
 	}
 }

@@ -50,8 +50,10 @@ type Consistency struct {
 type Lookup struct {
 	// At is where the lookup was written.
 	At Position
-	// Consistency says what a miss is worth.
-	Consistency Consistency
+	// Consistency says what a miss is worth; isConsistencySaid, that somebody
+	// decided so.
+	Consistency       Consistency
+	isConsistencySaid bool
 	// Permission is what a credential needs to ask, in words.
 	Permission string
 	// PagesMax is how many pages are asked for: 1 to 20.
@@ -188,6 +190,7 @@ func (l *loader) lookup(p place, class classify.Class) *Lookup {
 		l.complain(p, "a %s has no effect to look for; leave this out", class)
 	}
 	k := &Lookup{At: l.at(p), Consistency: l.consistency(f["consistency"]), PagesMax: 1}
+	k.isConsistencySaid = f["consistency"].given()
 	k.Permission, _ = l.text(f["permission"])
 	k.notFound, k.absent = l.absence(f["not_found"])
 	if f["graphql"].given() {

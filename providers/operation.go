@@ -1,6 +1,7 @@
 package providers
 
 import (
+	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
@@ -141,10 +142,16 @@ func (o *Operation) Conditional(r *classify.Request) bool {
 	if p == nil {
 		return false
 	}
-	there := p.header != "" && r.Header.Value(p.header) != ""
-	if p.names != nil && !isCoded(r.Header) {
-		at, err := classify.Locate(r.Body, p.names)
-		there = err == nil && at.Found && r.Body[at.Start] != 'n'
+	there := false
+	switch {
+	case p.header != "":
+		// If-Match: * names no version: it holds as long as anything is there (RFC
+		// 9110 section 13.1.1).
+		v := strings.TrimSpace(r.Header.Value(p.header))
+		there = v != "" && (v != "*" || !strings.EqualFold(p.header, "If-Match"))
+	case !isCoded(r.Header) && json.Valid(r.Body):
+		v, isText := textAt(r.Body, p.names)
+		there = isText && v != ""
 	}
 	return there || p.orAbsent
 }
@@ -175,7 +182,7 @@ func (o *Operation) prefix(path string) string {
 // something else, of which the operation's guarantee and lookup know nothing.
 func (rd *Reading) Strategies(r *classify.Request, class classify.Class) []Strategy {
 	o := rd.Operation
-	if o == nil || rd.Undecided != "" || o.withholds(r, class) != "" {
+	if o == nil || rd.Undecided != "" || rd.withholds(r, class) != "" {
 		return nil
 	}
 	var list []Strategy
@@ -204,18 +211,28 @@ func (rd *Reading) lacks(s Strategy, r *classify.Request) string {
 			return "the request names no version that it expects, so that a copy would not be refused"
 		}
 	case ByReplay, ByResendIfAbsent:
+		if o.Key == nil && o.ClientID != nil && rd.id(r) == "" && !rd.takesID(r) {
+			return "a copy is refused by its id alone, and this request has no place for one"
+		}
 	}
 	return ""
 }
 
 // isMarked reports whether a recorded request bears a marker already.
 func (rd *Reading) isMarked(r *classify.Request) bool {
-	for i := range rd.Operation.Markers {
-		if _, there := rd.Operation.Markers[i].value(r, rd.Content); there {
-			return true
+	return slices.ContainsFunc(rd.Operation.Markers, func(m Stamp) bool { return m.isOn(r, rd.Content) })
+}
+
+// bears reports whether a recorded request bears that marker.
+func (rd *Reading) bears(r *classify.Request, marker string) bool {
+	return slices.ContainsFunc(rd.Operation.Markers, func(m Stamp) bool {
+		text, there := m.value(r, rd.Content)
+		want := m.render("", marker)
+		if m.Append != "" {
+			return there && strings.Contains(text, strings.ReplaceAll(m.Append, "{marker}", want))
 		}
-	}
-	return false
+		return there && text == want
+	})
 }
 
 func (rd *Reading) takesID(r *classify.Request) bool {
@@ -233,7 +250,7 @@ func (rd *Reading) WhyNone(r *classify.Request, class classify.Class) string {
 	if rd.Undecided != "" {
 		return "it is not known which operation this is: " + rd.Undecided
 	}
-	why := o.withholds(r, class)
+	why := rd.withholds(r, class)
 	switch {
 	case why != "":
 		return "operation " + o.Name + " matches, but may not be believed here: " + why
@@ -251,16 +268,31 @@ func (rd *Reading) WhyNone(r *classify.Request, class classify.Class) string {
 
 // withholds says why nothing of the operation holds for that call, "" where all
 // does.
-func (o *Operation) withholds(r *classify.Request, class classify.Class) string {
+func (rd *Reading) withholds(r *classify.Request, class classify.Class) string {
 	switch {
-	case class != o.Class:
+	case class != rd.Operation.Class:
 		return "the call is of class " + class.String() + ", which a rule or its method says"
-	case classify.IsAmbiguous(r.Path()):
+	case classify.IsAmbiguous(r.Path()) && !rd.isAnyhow(r):
 		return "the path can be read in more than one way"
 	case slices.ContainsFunc(methodOverrides, r.Header.Has):
 		return "a header asks for another method"
 	}
 	return ""
+}
+
+// isAnyhow reports whether a path with encoded slashes is of the same operation,
+// however the provider takes them: some clients write the path of a file so.
+// Whoever writes operations of his own may have meant one reading only.
+func (rd *Reading) isAnyhow(r *classify.Request) bool {
+	path := r.Path()
+	plain := strings.NewReplacer("%2F", "/", "%2f", "/").Replace(path)
+	if rd.part == nil || !rd.part.isOfHost || classify.IsAmbiguous(plain) {
+		return false
+	}
+	other := *r
+	other.Target = plain + strings.TrimPrefix(r.Target, path)
+	again, _ := rd.whole.Read(&other) // a refusal leaves no operation
+	return again.Operation == rd.Operation
 }
 
 func (l *loader) operations(p place) []Operation {

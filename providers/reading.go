@@ -17,14 +17,24 @@ type Reading struct {
 	// program failed on it; empty where it is known.
 	Undecided string
 
-	basePath string
-	errors   []errorRow
+	// whole is the adapter that read it, part the one of its parts that has the
+	// operation.
+	whole, part *Adapter
+	errors      []errorRow
+}
+
+// basePath is what the upstream's URL has of paths that begin at the host.
+func (rd *Reading) basePath() string {
+	if rd.part == nil {
+		return ""
+	}
+	return rd.part.base
 }
 
 // Read finds out what r is. An adapter that is nil knows nothing. The Reading is
 // never nil.
 func (a *Adapter) Read(r *classify.Request) (*Reading, *Refusal) {
-	rd := &Reading{}
+	rd := &Reading{whole: a}
 	for part := a; part != nil; part = part.next {
 		for _, d := range part.bound {
 			if rd.Content != nil {
@@ -42,14 +52,13 @@ func (a *Adapter) Read(r *classify.Request) (*Reading, *Refusal) {
 	}
 	f := &facts{r: r, content: rd.Content}
 	for part := a; part != nil; part = part.next {
-		f.scope = nil
 		op := part.find(f)
 		if f.failed != nil {
 			rd.Undecided = f.failed.Error()
 			return rd, nil
 		}
 		if op != nil {
-			rd.Operation, rd.basePath, rd.errors = op, part.base, part.errors
+			rd.Operation, rd.part, rd.errors = op, part, part.errors
 			return rd, nil
 		}
 	}
@@ -66,7 +75,7 @@ func (a *Adapter) Recall(r *classify.Request, operation string) *Reading {
 	for part := a; part != nil; part = part.next {
 		for i := range part.Operations {
 			if part.Operations[i].Name == operation {
-				return &Reading{Operation: &part.Operations[i], Content: rd.Content, basePath: part.base, errors: part.errors}
+				return &Reading{Operation: &part.Operations[i], Content: rd.Content, whole: a, part: part, errors: part.errors}
 			}
 		}
 	}
@@ -179,8 +188,9 @@ func (a *Adapter) find(f *facts) *Operation {
 			return c.op
 		}
 		if f.scope == nil {
-			f.scope = &scope{q: &Query{Original: f.r}, base: a.base}
+			f.scope = &scope{q: &Query{Original: f.r}}
 		}
+		f.scope.isBelow(a.base)
 		if c.op.when.holds(f) {
 			return c.op
 		}

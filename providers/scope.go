@@ -38,6 +38,13 @@ func (s *scope) request() *classify.Request {
 	return s.q.Original
 }
 
+// isBelow says in front of what paths are seen.
+func (s *scope) isBelow(base string) {
+	if s.base != base {
+		s.base, s.isRead[3], s.segments = base, false, nil
+	}
+}
+
 // document is the request's JSON body, nil where it has none.
 func (s *scope) document() any {
 	if !s.isRead[0] {

@@ -24,14 +24,21 @@ type Search struct {
 	pages   int
 	finding Finding
 	over    bool
+	// isUnmarked says that what is looked for was not put into the request, so that
+	// not finding it shows nothing.
+	isUnmarked bool
 }
 
 // Search begins to ask whether the call q was made. The operation has a lookup.
 func (rd *Reading) Search(q Query) *Search {
 	s := &Search{rd: rd, lookup: rd.Operation.Lookup}
-	s.scope = &scope{q: &q, id: rd.id(q.Original), base: rd.basePath}
+	s.scope = &scope{q: &q, id: rd.id(q.Original), base: rd.basePath()}
 	if q.Original != nil {
-		s.base = rd.Operation.prefix(rd.basePath + q.Original.Path())
+		s.base = rd.Operation.prefix(rd.basePath() + q.Original.Path())
+	}
+	s.isUnmarked = s.lookup.needsMarker && (q.Original == nil || !rd.bears(q.Original, q.Marker))
+	if s.lookup.needsID && s.scope.id == "" {
+		s.endUndecided("the request on record bears no id to look for")
 	}
 	return s
 }
@@ -44,14 +51,14 @@ func (s *Search) Next() (*classify.Request, bool) {
 	s.scope.page = s.pages + 1
 	r, err := s.request()
 	if err == nil {
-		r.Target, err = withoutBase(r.Target, s.rd.basePath)
+		s.asked = r.Target
+		r.Target, err = withoutBase(r.Target, s.rd.basePath())
 	}
 	if err != nil {
 		s.end(inconclusive("%v", err))
 		s.finding.Lasting, s.finding.Stuck = true, isProgramFailure(err)
 		return nil, false
 	}
-	s.asked = r.Target
 	return r, true
 }
 
@@ -82,7 +89,7 @@ func (s *Search) inDialect(seeker Seeker, q *Query) (*classify.Request, error) {
 		return nil, err
 	}
 	o := q.Original
-	r.Upstream, r.Target = o.Upstream, s.rd.basePath+o.Target
+	r.Upstream, r.Target = o.Upstream, s.rd.basePath()+o.Target
 	media := r.Header.Value("Content-Type")
 	r.Header = o.Header.Without(s.lookup.belongsToOriginal).Set("Accept", "application/json").Set("Accept-Encoding", "identity").Set("Content-Type", media)
 	return r, nil
@@ -98,7 +105,13 @@ func withoutBase(target, base string) (string, error) {
 	return rest, nil
 }
 
-func (s *Search) end(f Finding) { s.finding, s.over = f, true }
+func (s *Search) end(f Finding) {
+	if s.isUnmarked && f.Discovery == Absent {
+		f = inconclusive("the request on record does not bear the marker that the lookup goes by, so that not finding it shows nothing")
+		f.Lasting = true
+	}
+	s.finding, s.over = f, true
+}
 
 // Take judges the whole answer to the request that Next returned last.
 func (s *Search) Take(ctx context.Context, a Answer) {
@@ -182,17 +195,31 @@ func (s *Search) takeInDialect(ctx context.Context, a Answer) {
 	s.end(f)
 }
 
-// advance finds the next page: false where there is none. A page that leads to
-// itself is none: endless lists end.
+// errSamePage: what comes after that page, nobody can see.
+var errSamePage = errors.New("a page of the lookup's answer leads to itself")
+
+// isHere reports whether a host, with its port where it has one, is the provider's.
+func (rd *Reading) isHere(host string) bool {
+	if rd.part == nil || rd.part.host == "" || host == rd.part.host {
+		return true
+	}
+	named := url.URL{Host: host}
+	return rd.part.ServesHost(named.Hostname())
+}
+
+// advance finds the next page: false where there is none.
 func (s *Search) advance(ctx context.Context, a Answer, document any) (more bool, err error) {
 	switch {
 	case s.lookup.byLink:
-		next, err := s.nextLink(a)
+		next, err := nextLink(a.Header, s.asked, s.rd.isHere)
 		if err != nil || next == "" {
 			return false, err
 		}
+		if next == s.asked {
+			return false, errSamePage
+		}
 		s.link = next
-		return next != s.asked, nil
+		return true, nil
 	case s.lookup.next == nil:
 		return false, nil
 	}
@@ -200,36 +227,18 @@ func (s *Search) advance(ctx context.Context, a Answer, document any) (more bool
 	if err != nil {
 		return false, err
 	}
-	if v == nil || v == "" || v == false || v == s.scope.next {
+	if v == nil || v == "" || v == false {
 		return false, nil
 	}
-	if _, ok := textOf(v); !ok {
+	text, ok := textOf(v)
+	if !ok {
 		return false, s.lookup.next.failure("yielded what is no cursor: neither text nor a number")
+	}
+	if before, _ := textOf(s.scope.next); s.scope.next != nil && before == text {
+		return false, errSamePage
 	}
 	s.scope.next = v
 	return true, nil
-}
-
-// nextLink is the target of the Link with rel=next (RFC 8288), which has to lead
-// to the same host: only its path and query count.
-func (s *Search) nextLink(a Answer) (string, error) {
-	for _, field := range a.Header.Values("Link") {
-		for link := range strings.SplitSeq(field, ",") {
-			target, params, ok := strings.Cut(strings.TrimSpace(link), ">")
-			if !ok || !strings.HasPrefix(target, "<") || !strings.Contains(strings.ReplaceAll(params, `"`, ""), "rel=next") {
-				continue
-			}
-			u, err := url.Parse(target[1:])
-			if err != nil || u.Path == "" {
-				return "", errors.New("the next page's link cannot be read")
-			}
-			if err := checkSegments(u.RequestURI()); err != nil || len(u.RequestURI()) > targetBytesMax {
-				return "", errors.New("the next page's link leads elsewhere")
-			}
-			return u.RequestURI(), nil
-		}
-	}
-	return "", nil
 }
 
 // Finding is what the search came to. It is to be asked once Next says that it

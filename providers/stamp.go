@@ -29,6 +29,32 @@ type Stamp struct {
 	Only []string
 	// IfAbsent says that the stamp fits only a request that has nothing there.
 	IfAbsent bool
+
+	// shape is what a marker looks like where it stands.
+	shape *regexp.Regexp
+}
+
+// isOn reports whether a request bears a marker of ours there, of any call.
+func (s *Stamp) isOn(r *classify.Request, c Content) bool {
+	text, there := s.value(r, c)
+	return there && s.shape != nil && s.shape.MatchString(text)
+}
+
+// shapeOf is what the stamp's values look like, with what is appended around them.
+func (s *Stamp) shapeOf() *regexp.Regexp {
+	const key, uuid = `[0-9a-v]{24}`, `[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`
+	value := key
+	switch s.Format {
+	case "":
+	case formatUUID:
+		value = uuid
+	default:
+		value = strings.ReplaceAll(regexp.QuoteMeta(s.Format), `\{marker\}`, key)
+	}
+	if s.Append == "" {
+		return regexp.MustCompile(`^` + value + `$`)
+	}
+	return regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(s.Append), `\{marker\}`, value))
 }
 
 // A Beside is a fixed value that a stamp needs beside it.
@@ -174,7 +200,7 @@ func (rd *Reading) Stamp(r *classify.Request, s Stamps) (classify.Request, Stamp
 	if op.ClientID != nil {
 		id, adopted := op.ClientID.value(&out, rd.Content)
 		if !adopted || id == "" {
-			id = op.ClientID.render(own, s.Marker)
+			id = op.ClientID.render("", s.Marker)
 			if out, err = op.ClientID.put(&out, rd.Content, id); err != nil {
 				return classify.Request{}, s, err
 			}
@@ -183,29 +209,33 @@ func (rd *Reading) Stamp(r *classify.Request, s Stamps) (classify.Request, Stamp
 			placed.Key = id
 		}
 	}
-	if m := rd.markerFor(r); m != nil {
-		if marked, err := m.put(&out, rd.Content, m.render("", s.Marker)); err == nil {
-			out = marked
-		}
+	if m, marked := rd.mark(&out, s.Marker); m != nil {
+		out = marked
 	}
 	return out, placed, nil
 }
 
-// markerFor is the marker that fits the request, nil if none does.
-func (rd *Reading) markerFor(r *classify.Request) *Stamp {
+// mark returns the request with the first marker that fits it; nil if none does.
+func (rd *Reading) mark(r *classify.Request, marker string) (*Stamp, classify.Request) {
 	for i := range rd.Operation.Markers {
 		m := &rd.Operation.Markers[i]
 		if !m.isFor(r) {
 			continue
 		}
-		if text, there := m.value(r, rd.Content); m.IfAbsent && there && text != m.render("", sampleMarker) {
+		if _, there := m.value(r, rd.Content); m.IfAbsent && there && !m.isOn(r, rd.Content) {
 			continue
 		}
-		if _, err := m.put(r, rd.Content, m.render("", sampleMarker)); err == nil {
-			return m
+		if marked, err := m.put(r, rd.Content, m.render("", marker)); err == nil {
+			return m, marked
 		}
 	}
-	return nil
+	return nil, classify.Request{}
+}
+
+// markerFor is the marker that fits the request, nil if none does.
+func (rd *Reading) markerFor(r *classify.Request) *Stamp {
+	m, _ := rd.mark(r, sampleMarker)
+	return m
 }
 
 const sampleMarker = "000000000000000000000000"
@@ -249,6 +279,13 @@ func (l *loader) stamp(p place, what string) *Stamp {
 	s.Append, _ = l.text(f["append"])
 	s.Format, _ = l.text(f["format"])
 	s.With = l.besides(f["with"])
+	if what != "marker" {
+		for _, name := range []string{"only", "if_absent", "append"} {
+			if f[name].given() {
+				l.complain(f[name], "means something for markers only: without its %s a request would not be sent; leave it out", what)
+			}
+		}
+	}
 	for i, kind := range s.Only {
 		if !slices.Contains([]string{"json", "form", "multipart"}, kind) {
 			l.complain(f["only"], "entry %d: %q is none of json, form, multipart", i+1, kind)
@@ -309,6 +346,7 @@ func (l *loader) checkStamp(s *Stamp, f map[string]place, what string) {
 	if s.Append != "" && !slices.Contains([]string{"json", "form", "multipart", "argument"}, s.Place) {
 		l.complain(f["append"], "text can be appended in json, form, multipart and argument only")
 	}
+	s.shape = s.shapeOf()
 }
 
 // stamps reads one stamp or a list of them.

@@ -23,7 +23,7 @@ func Warnings(a *Adapter) []string {
 		if op.Lookup == nil {
 			continue
 		}
-		if op.Lookup.Consistency.Kind == Unproven {
+		if !op.Lookup.isConsistencySaid {
 			warn(op.Lookup.At, "without consistency (strong or lag) its absence proves nothing: what the lookup does not find becomes unknown")
 		}
 		if op.Lookup.found != nil && op.Lookup.found.yieldsNoTruth() {

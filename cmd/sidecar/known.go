@@ -130,7 +130,7 @@ func (k *known) adapter(u *config.Upstream) (a *providers.Adapter, warnings []st
 	}
 	settings := providers.Settings{TrustAnnotations: u.TrustAnnotations}
 	if at, err := url.Parse(u.URL); err == nil {
-		settings.BasePath = strings.TrimSuffix(at.EscapedPath(), "/")
+		settings.BasePath, settings.Host = strings.TrimSuffix(at.EscapedPath(), "/"), strings.ToLower(at.Host)
 	}
 	return providers.Join(own, named).For(dialects, settings), warnings, nil
 }

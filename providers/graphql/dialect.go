@@ -1,6 +1,7 @@
 package graphql
 
 import (
+	"errors"
 	"mime"
 	"net/url"
 	"strings"
@@ -96,13 +97,11 @@ func (d *dialect) open(r *classify.Request) (*question, error) {
 	}
 	q := &question{d: d}
 	var err error
-	switch media := mediaType(r.Header); {
-	case media == "application/graphql":
+	switch mediaType(r.Header) {
+	case "application/graphql":
 		q.env = &envelope{body: r.Body, isText: true}
-		if q.doc, err = d.library.document(r.Body, func() (string, bool) { return string(r.Body), true }); err != nil {
-			return q, err
-		}
-	case media == "multipart/form-data" || media == "application/x-www-form-urlencoded":
+		q.doc, err = d.library.document(r.Body, func() (string, bool) { return string(r.Body), true })
+	case "multipart/form-data", "application/x-www-form-urlencoded":
 		return nil, errNotJSON
 	default:
 		if q.env, err = readEnvelope(r.Body); err != nil {
@@ -112,9 +111,10 @@ func (d *dialect) open(r *classify.Request) (*question, error) {
 			return nil, errNoDocument
 		}
 		spelt := q.env.raw(q.env.query)
-		if q.doc, err = d.library.document(spelt, func() (string, bool) { return unquoted(spelt) }); err != nil {
-			return q, err
-		}
+		q.doc, err = d.library.document(spelt, func() (string, bool) { return unquoted(spelt) })
+	}
+	if err != nil {
+		return q, err
 	}
 	if hasParameters(r.Target) {
 		return q, errRepeated
@@ -130,7 +130,7 @@ func (d *dialect) open(r *classify.Request) (*question, error) {
 // whole is what open returns for a body that is no object: it has a document
 // where it is JSON with a member in two spellings.
 func whole(q *question, err error) (*question, error) {
-	if err == errRepeated {
+	if errors.Is(err, errRepeated) {
 		return q, err
 	}
 	return nil, err
@@ -206,8 +206,9 @@ func (q *question) content() providers.Content {
 	switch q.op.tree.Operation {
 	case ast.Mutation:
 		return &mutation{query{c, q.d}, q.op}
+	case ast.Query:
+		return &query{c, q.d}
 	case ast.Subscription:
-		return c
 	}
-	return &query{c, q.d}
+	return c
 }

@@ -88,7 +88,7 @@ func (d *document) tokenize() error {
 		if err != nil {
 			return errNoDocument
 		}
-		switch t.Kind {
+		switch t.Kind { //nolint:exhaustive // the others are tokens
 		case lexer.EOF:
 			d.canonical = b.String()
 			return nil
@@ -119,9 +119,7 @@ func blockEnd(text string, start int) int {
 		case strings.HasPrefix(text[i:], `\"""`):
 			i += 3
 		case strings.HasPrefix(text[i:], `"""`):
-			for i += 3; i < len(text) && text[i] == '"'; i++ {
-			}
-			return i
+			return len(text) - len(strings.TrimLeft(text[i:], `"`))
 		}
 	}
 	return len(text)
@@ -165,7 +163,7 @@ func (d *document) kindAt(i int) lexer.Type {
 func (d *document) closing(i int) int {
 	depth := 0
 	for ; i < len(d.tokens); i++ {
-		switch d.tokens[i].kind {
+		switch d.tokens[i].kind { //nolint:exhaustive // the others open and close nothing
 		case lexer.ParenL, lexer.BraceL, lexer.BracketL:
 			depth++
 		case lexer.ParenR, lexer.BraceR, lexer.BracketR:

@@ -264,7 +264,7 @@ func (s *scanner) value() bool {
 		return s.string()
 	}
 	start := s.at
-	for s.at < len(s.src) && bytes.IndexByte([]byte("+-.0123456789abcdefghijklmnopqrstuvwxyzE"), s.src[s.at]) >= 0 {
+	for s.at < len(s.src) && strings.IndexByte("+-.0123456789abcdefghijklmnopqrstuvwxyzE", s.src[s.at]) >= 0 {
 		s.at++
 	}
 	return json.Valid(s.src[start:s.at])

@@ -127,7 +127,7 @@ func TestPlaceNowhere(t *testing.T) {
 }
 
 func TestPrint(t *testing.T) {
-	print := func(r *classify.Request) string {
+	printed := func(r *classify.Request) string {
 		c, _ := New(providers.Settings{}).Read(r)
 		return classify.Print(c.(providers.Printer).Print(r), &classify.PrintOptions{}).String()
 	}
@@ -137,7 +137,7 @@ func TestPrint(t *testing.T) {
 		"what says nothing":                 posted(`mutation M($a: A) { b(c: $a, d: "x  y") { e f } }`, `,"extensions":{},"operationName":"M","variables":{"a":{"h":2.0,"g":1}}`),
 		"null":                              posted(`mutation M($a: A) { b(c: $a, d: "x  y") { e f } }`, `,"operationName":null,"variables":{"a":{"h":2,"g":1}}`),
 	} {
-		if print(r) != print(base) {
+		if printed(r) != printed(base) {
 			t.Errorf("%s counts", what)
 		}
 	}
@@ -147,7 +147,7 @@ func TestPrint(t *testing.T) {
 		"a variable": posted(`mutation M($a: A) { b(c: $a, d: "x  y") { e f } }`, `,"variables":{"a":{"g":1,"h":3}}`),
 		"extensions": posted(`mutation M($a: A) { b(c: $a, d: "x  y") { e f } }`, `,"extensions":{"x":1},"variables":{"a":{"g":1,"h":2}}`),
 	} {
-		if print(r) == print(base) {
+		if printed(r) == printed(base) {
 			t.Errorf("%s does not count", what)
 		}
 	}

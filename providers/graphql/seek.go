@@ -180,11 +180,11 @@ func (c *mutation) Seek(l *providers.Lookup, q *providers.Query) (*classify.Requ
 		}
 	}
 	declared, values := u.variables(asked)
-	text := "query CounterfoilLookup" + declared + " {" + fields.String() + " }"
+	texts := []string{"query CounterfoilLookup" + declared + " {" + fields.String() + " }"}
 	for _, name := range u.fragments {
-		text += "\n" + asked.doc.fragmentText(name)
+		texts = append(texts, asked.doc.fragmentText(name))
 	}
-	body := []byte(`{"query":` + quoted(text) + `,"operationName":"CounterfoilLookup","variables":` + values + `}`)
+	body := []byte(`{"query":` + quoted(strings.Join(texts, "\n")) + `,"operationName":"CounterfoilLookup","variables":` + values + `}`)
 	return &classify.Request{Method: "POST", Header: classify.Header{{Name: "Content-Type", Value: "application/json"}}, Body: body}, nil
 }
 

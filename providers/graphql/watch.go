@@ -122,11 +122,12 @@ func (c *mutation) judge(a *answer) providers.Judgement {
 			continue
 		}
 		values++
-		switch c.payload(f.SelectionSet, value) {
-		case classify.Rejected:
-			refused++
-		case classify.Ambiguous:
+		outcome := c.payload(f.SelectionSet, value)
+		if outcome == classify.Ambiguous {
 			return ambiguous("the mutation's payload lists errors, and something may have happened all the same")
+		}
+		if outcome == classify.Rejected {
+			refused++
 		}
 	}
 	switch {
