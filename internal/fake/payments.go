@@ -66,7 +66,14 @@ func PayPal() Spec {
 	isState := func(r *http.Request, _ map[string]any) bool {
 		return strings.HasPrefix(r.URL.Path, "/v2/invoicing/invoices/")
 	}
-	return keyedAPI("paypal", m, isState, []Case{
+	made := func(l *Ledger) http.Handler {
+		mux := http.NewServeMux()
+		mux.Handle("/", newKeyedAPI(l, m, isState))
+		notices := &rest{ledger: l} // an update of an invoice sends one each time
+		mux.HandleFunc("PUT /v2/invoicing/invoices/{id}", func(w http.ResponseWriter, r *http.Request) { notices.make(w, r, readAny(r)) })
+		return mux
+	}
+	return Spec{Adapter: "paypal", New: made, Cases: []Case{
 		post("orders.create", "/v2/checkout/orders"), post("orders.authorize", "/v2/checkout/orders/O1/authorize"), post("orders.capture", "/v2/checkout/orders/O1/capture"),
 		post("authorizations.capture", "/v2/payments/authorizations/A1/capture"), post("authorizations.reauthorize", "/v2/payments/authorizations/A1/reauthorize"),
 		post("captures.refund", "/v2/payments/captures/C1/refund"), post("payouts.create", "/v1/payments/payouts"), post("payments.v1.execute", "/v1/payments/payment/P1/execute"),
@@ -74,10 +81,11 @@ func PayPal() Spec {
 		post("orders.v1.pay", "/v1/checkout/orders/O1/pay"), post("plans.create", "/v1/billing/plans"), post("subscriptions.create", "/v1/billing/subscriptions"),
 		post("subscriptions.capture", "/v1/billing/subscriptions/S1/capture"), post("products.create", "/v1/catalogs/products"),
 		post("vault.paymentTokens", "/v3/vault/payment-tokens"), post("vault.setupTokens", "/v3/vault/setup-tokens"), post("webProfiles.create", "/v1/payment-experience/web-profiles"),
-		{Operation: "put", Method: "PUT", Target: "/v2/invoicing/invoices/1", Header: asJSON(), Body: `{"note":"x"}`, Deduplicates: true},
+		{Operation: "invoices.update", Method: "PUT", Target: "/v2/invoicing/invoices/1", Header: asJSON(), Body: `{"note":"x"}`},
+		{Operation: "put", Method: "PUT", Target: "/v2/invoicing/templates/1", Header: asJSON(), Body: `{"note":"x"}`, Deduplicates: true},
 		{Operation: "delete", Method: "DELETE", Target: "/v2/invoicing/invoices/2", Header: asJSON(), Deduplicates: true},
 		{Operation: "other", Method: "POST", Target: "/v2/invoicing/invoices", Header: asJSON(), Body: `{}`},
-	})
+	}}
 }
 
 // Adyen honours its Idempotency-Key for a week at least.
