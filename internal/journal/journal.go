@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"counterfoil/classify"
@@ -74,8 +75,8 @@ type Upstream struct {
 	// Plans says what becomes of the tool calls in a model's answer.
 	Plans PlanReading
 
-	// refused says why lookups are off; empty where they are not.
-	refused string
+	// refused says why lookups are off; nil where they are not.
+	refused atomic.Pointer[string]
 }
 
 // A Binding says whose replay is answered.
@@ -244,7 +245,7 @@ func (j *Journal) Do(ctx context.Context, c *Call, s Stream) *Reply {
 	defer j.flights.leave(c.Key, w.flight)
 	for {
 		if reply := w.step(ctx); reply != nil {
-			reply = w.reworded(ctx, w.superseded(ctx, reply))
+			reply = w.reworded(ctx, w.planned(ctx, w.superseded(ctx, reply)))
 			if reply.SentKey == "" {
 				reply.SentKey = w.sentKey(reply.Record)
 			}

@@ -12,6 +12,8 @@ import (
 const (
 	// scanPause is how long recovery rests between two rounds.
 	scanPause = 5 * time.Second
+	// scanRestMax bounds how long a call rests that cannot be settled now.
+	scanRestMax = 10 * time.Minute
 	// scanWorkers bounds how many calls are recovered at once.
 	scanWorkers = 4
 	// scanPage is how many calls in doubt one page of a round holds.
@@ -49,6 +51,9 @@ func (j *Journal) round(ctx context.Context) error {
 	defer busy.Wait()
 	slots := make(chan struct{}, scanWorkers)
 	return j.eachInDoubt(ctx, func(r *keystore.Record) {
+		if j.restsAfterFailure(r) {
+			return
+		}
 		w := j.workFor(ctx, r)
 		if !w.eager(r) || !j.gate.enter() {
 			return
@@ -65,6 +70,27 @@ func (j *Journal) round(ctx context.Context) error {
 			j.observe.settled(w, reply)
 		})
 	})
+}
+
+// restsAfterFailure reports whether it is too early to go on with a call whose
+// lookups fail, or whose copies settle nothing: each rest is twice as long as the
+// one before.
+func (j *Journal) restsAfterFailure(r *keystore.Record) bool {
+	failed := max(int(r.LookupFailures), resendsInARow(r))
+	if failed == 0 {
+		return false
+	}
+	rest := min(scanPause<<min(failed, 10), scanRestMax)
+	return j.now().Sub(r.UpdatedAt.Time()) < rest
+}
+
+// resendsInARow counts the newest attempts that were copies.
+func resendsInARow(r *keystore.Record) int {
+	n := 0
+	for n < len(r.Attempts) && r.Attempts[len(r.Attempts)-1-n].Resend {
+		n++
+	}
+	return n
 }
 
 // eager reports whether the call can be recovered without its agent.
