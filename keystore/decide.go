@@ -377,8 +377,8 @@ func decideInDoubt(r *Record, q *Request, now Instant) Verdict {
 func tryMeans(means Means, r *Record, q *Request, now Instant) Verdict {
 	switch means {
 	case ByResendIfAbsent:
-		if r.LastMissAt == 0 {
-			return Verdict{}
+		if r.LastMissAt == 0 || r.LastMissAt < r.DoubtSince {
+			return Verdict{} // what was asked before shows nothing of what was sent since
 		}
 		return tryMeans(ByResend, r, q, now)
 	case ByResend:

@@ -1,6 +1,7 @@
 package keystore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -46,9 +47,25 @@ type Event struct {
 	Until Instant
 	// Tool comes with WasPlanned.
 	Tool string
+	// Plan, which may come with SawApplied, is what a model's answer has decided. It
+	// goes on record in the same step, as [Run.Decided] says.
+	Plan *Plan
 	// Answered, which may come with a Saw event, moves on the position of an
 	// agent without call ids, in the same step, if the call is settled by it.
 	Answered *Ordinal
+}
+
+// PlanOf is the plan that goes on record with the event that has made r what it is,
+// and the fence under which it was decided; nil if there is none.
+func (e *Event) PlanOf(r *Record) (*Plan, Fence) {
+	p := e.Plan
+	if p == nil || e.Kind != SawApplied || p.Namespace != r.Key.Namespace || p.Run != r.Key.Run || p.Turn != r.Key.Turn || p.Validate() != nil {
+		return nil, 0
+	}
+	if a := r.Attempt(e.Attempt); a != nil {
+		return p, a.Fence
+	}
+	return p, r.Fence
 }
 
 // A Beginning is what a begun attempt puts on record.
@@ -183,9 +200,11 @@ const (
 	// lag, to where the call was sent and on the same account, its freshness is
 	// published, and enough of them found nothing.
 	absenceBelievable
-	// repeatIsSafe: the provider deduplicates the key that was sent, and its
-	// retention has not run out; or the call is a read, a decision, or
-	// idempotent and younger than IdempotentResendMax; for the same principal.
+	// repeatIsSafe: the provider deduplicates the key that was sent, or refuses a
+	// second copy, and its retention has not run out; or the call is a read, a
+	// decision, or idempotent and younger than IdempotentResendMax; to the same
+	// target, for the same account and principal; and no answer has shown since
+	// that a copy would be answered the same, or have its effect anew.
 	repeatIsSafe
 
 	numGuards
@@ -202,10 +221,10 @@ var guards = [numGuards]struct {
 	rejectionCounts: {"rejectionCounts", "the event brings a receipt, and the rejection speaks of earlier attempts in doubt too", func(r *Record, e *Event, _ Instant) bool {
 		return e.Receipt != nil && RejectionCounts(r)
 	}},
-	absenceBelievable: {"absenceBelievable", "the absence may be believed: waits, target, principal and number of lookups", func(r *Record, e *Event, now Instant) bool {
+	absenceBelievable: {"absenceBelievable", "the absence may be believed: waits, target, account, principal and number of lookups; and a copy sent then would converge", func(r *Record, e *Event, now Instant) bool {
 		return missCounts(r, e, now) && r.Misses+1 >= max(e.Absence.MissesNeeded, 1)
 	}},
-	repeatIsSafe: {"repeatIsSafe", "a repeat is safe: retention or age, target and principal", func(r *Record, e *Event, now Instant) bool {
+	repeatIsSafe: {"repeatIsSafe", "a repeat is safe: retention or age, target, account and principal, and resending is not spent", func(r *Record, e *Event, now Instant) bool {
 		return e.Begin != nil && repeatIsSafeFor(r, e.Begin, now)
 	}},
 }
@@ -221,7 +240,7 @@ func RejectionCounts(r *Record) bool {
 // to being believed absent.
 func missCounts(r *Record, e *Event, now Instant) bool {
 	a := e.Absence
-	return a.Believable && !r.convergesNowhere() && e.Begin != nil && sameAccount(r, e.Begin) &&
+	return a.Believable && r.Stuck == "" && !r.convergesNowhere() && e.Begin != nil && sameAccount(r, e.Begin) &&
 		a.AskedAt <= now && a.AskedAt >= a.BelievableFrom(r.DoubtSince) &&
 		(r.Misses == 0 || a.AskedAt >= r.LastMissAt.Add(a.Spacing))
 }
@@ -451,9 +470,7 @@ func endAmbiguous(r *Record, e *Event, now Instant) error {
 	if err := endAttempt(r, e, now); err != nil {
 		return err
 	}
-	if e.Stuck {
-		r.Stuck = clip(e.Reason, ReasonBytesMax)
-	}
+	r.becomesStuck(e)
 	if e.Evidence != classify.Answered || e.InFlight {
 		return nil
 	}
@@ -465,6 +482,13 @@ func endAmbiguous(r *Record, e *Event, now Instant) error {
 		r.ResendSpent = true
 	}
 	return nil
+}
+
+// becomesStuck ends all that could be tried, where the event says so.
+func (r *Record) becomesStuck(e *Event) {
+	if e.Stuck {
+		r.Stuck = cmp.Or(clip(e.Reason, ReasonBytesMax), "what came cannot be judged")
+	}
 }
 
 // neverSent reports whether every attempt is proven unsent.
@@ -527,9 +551,7 @@ func missed(r *Record, e *Event, now Instant) error {
 }
 
 func lookupFailed(r *Record, e *Event, now Instant) error {
-	if e.Stuck {
-		r.Stuck = clip(e.Reason, ReasonBytesMax)
-	}
+	r.becomesStuck(e)
 	if r.LookupFailures == 0 {
 		r.FailingSince = now
 	}

@@ -159,18 +159,53 @@ func (p *Plan) Fact(call string) PlanFact {
 	return OutOfPlan
 }
 
+// A PlanHead is what of a turn's plan decides whether another may take its place.
+type PlanHead struct {
+	Digest     [sha256.Size]byte
+	FromAnswer bool
+	// Calls is how many calls the plan names, Names whether one of them is that.
+	Calls int
+	Names func(call string) bool
+}
+
+// Head is that of the plan; nil of none.
+func (p *Plan) Head() *PlanHead {
+	if p == nil {
+		return nil
+	}
+	return &PlanHead{Digest: p.Digest, FromAnswer: p.FromAnswer, Calls: len(p.Calls), Names: p.Names}
+}
+
+// isCoveredBy reports whether a plan may take the place of h: an agent's word on
+// what its model decided, where it leaves out nothing of that.
+func (h *PlanHead) isCoveredBy(p *Plan) bool {
+	if !h.FromAnswer || p.FromAnswer {
+		return false
+	}
+	named := 0
+	for i := range p.Calls {
+		if h.Names(p.Calls[i].ID) {
+			named++
+		}
+	}
+	return named == h.Calls
+}
+
 // PutPlan returns the run with p as one more of its plans. r is nil where the run
-// is not on record, old the digest of the turn's plan, nil if it has none. isNew
-// is false where that plan is equal, and nothing changes. The error is a *Refused
-// for what [Run.Check] refuses, or for PlanConflict.
-func (r *Run) PutPlan(p *Plan, old *[sha256.Size]byte, g Guard) (next *Run, isNew bool, err error) {
+// is not on record, old the turn's plan, nil if it has none. isNew is false where
+// that plan is equal, and nothing changes. An agent's plan takes the place of one
+// that was read out of a model's answer, if it names all of its calls. The error is
+// a *Refused for what [Run.Check] refuses, or for PlanConflict.
+func (r *Run) PutPlan(p *Plan, old *PlanHead, g Guard) (next *Run, isNew bool, err error) {
 	switch err := r.Check(g); {
 	case err != nil:
 		return nil, false, err
-	case old != nil && *old != p.Digest:
-		return nil, false, &Refused{Reason: PlanConflict}
-	case old != nil:
+	case old != nil && old.Digest == p.Digest:
 		return r, false, nil
+	case old != nil && old.isCoveredBy(p):
+		return r, true, nil
+	case old != nil:
+		return nil, false, &Refused{Reason: PlanConflict}
 	}
 	c := Run{Namespace: p.Namespace, Name: p.Run}
 	if r != nil {
@@ -189,4 +224,62 @@ func (r *Run) PutPlan(p *Plan, old *[sha256.Size]byte, g Guard) (next *Run, isNe
 func (p *Plan) Planned(i int) (Key, Event) {
 	k := Key{Namespace: p.Namespace, Run: p.Run, Turn: p.Turn, Call: p.Calls[i].ID}
 	return k, Event{Kind: WasPlanned, Tool: p.Calls[i].Tool, Begin: &Beginning{Key: k}}
+}
+
+// Decided returns the run and the turn's plan as a model's answer leaves them,
+// whose calls p names; nil twice where nothing changes. r is nil where the run is
+// not on record, old the turn's plan, nil if it has none. An agent's own plan
+// stays as it is; the calls of several answers add up. Who has lost the run's
+// lease plans nothing: whoever has it asks the model again, or is answered as it
+// was.
+func (r *Run) Decided(p, old *Plan, f Fence) (*Run, *Plan) {
+	next := Run{Namespace: p.Namespace, Name: p.Run}
+	if r != nil {
+		next = *r
+	}
+	switch {
+	case next.Lease.Admits(f, false) != 0:
+		return nil, nil
+	case old == nil:
+		next.Plans++
+		return &next, p
+	case !old.FromAnswer:
+		return nil, nil
+	}
+	if joined := old.joinedBy(p); joined != nil {
+		return &next, joined
+	}
+	return nil, nil
+}
+
+// joinedBy is the plan with the calls of another answer of its turn behind its
+// own; nil where that changes nothing. What does not fit any more is not named,
+// and then the plan refuses nothing.
+func (p *Plan) joinedBy(more *Plan) *Plan {
+	joined, bytes := *p, len(p.Decision)
+	joined.Calls = slices.Clip(p.Calls)
+	joined.Advisory = p.Advisory || more.Advisory
+	named := make(map[string]bool, len(p.Calls))
+	for i := range p.Calls {
+		named[p.Calls[i].ID] = true
+		bytes += len(p.Calls[i].Args)
+	}
+	for _, c := range more.Calls {
+		switch {
+		case named[c.ID]:
+			continue
+		case len(joined.Calls) == PlanCallsMax:
+			joined.Advisory = true
+			continue
+		case bytes+len(c.Args) > PlanBytesMax:
+			c.Args = nil
+		}
+		bytes += len(c.Args)
+		joined.Calls = append(joined.Calls, c)
+	}
+	if len(joined.Calls) == len(p.Calls) && joined.Advisory == p.Advisory {
+		return nil
+	}
+	_ = joined.SetDigest() // both had one
+	return &joined
 }

@@ -69,7 +69,8 @@ type Store interface {
 
 	// Apply records an event of a call, as Next says. If the event has a
 	// receipt, body holds its bytes, unless Receipt.Body already names a staged
-	// body or says that it is missing.
+	// body or says that it is missing. A plan that comes with it goes on record in
+	// the same step, if the event settles the call and the turn's plan allows it.
 	//
 	// Apply is taken even when the disk's reserve is reached. Errors: ErrNotFound,
 	// those of Next, ErrUnavailable, ErrCorrupt.
@@ -149,7 +150,8 @@ type RunStore interface {
 
 	// PutPlan records a turn's plan and, as planned, its calls that are not on
 	// record; those that are keep their record as it is. An equal plan is no
-	// error, and isNew is false. It makes the run if that is not on record, and
+	// error, and isNew is false. One that was read out of a model's answer is joined
+	// to what the turn has, as Run.Decided says, and is never refused. It makes the run if that is not on record, and
 	// pins the guard's flow version if none is. The plan's CreatedAt is the
 	// store's. Errors: *Refused for PlanConflict, Fenced,
 	// FenceRequired and FlowVersionMismatch, ErrUnavailable, ErrFull,

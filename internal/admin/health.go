@@ -11,6 +11,8 @@ import (
 type Readiness struct {
 	Ready   bool     `json:"ready"`
 	Reasons []string `json:"reasons"`
+	// Notes are what keeps nothing from being served, but should be looked into.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // DrainingReason is the reason of a sidecar that is about to end.
@@ -22,7 +24,7 @@ func (s *Server) live(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
-	answer := Readiness{Reasons: s.unready(r.Context())}
+	answer := Readiness{Reasons: s.unready(r.Context()), Notes: s.metrics.notes()}
 	answer.Ready = len(answer.Reasons) == 0
 	status := http.StatusOK
 	if !answer.Ready {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +35,8 @@ type Metrics struct {
 	executions, requests, attempts, resends, lookups, diverged, alarms *prometheus.CounterVec
 
 	permitted *prometheus.GaugeVec
+	offMu     sync.Mutex
+	off       []string // upstreams whose lookups are not permitted, sorted
 
 	requestSeconds *prometheus.HistogramVec
 	commitSeconds  prometheus.Histogram
@@ -129,6 +133,26 @@ func (m *Metrics) LookupChecked(upstream string, isPermitted bool) {
 		value = 1
 	}
 	m.permitted.WithLabelValues(upstream).Set(value)
+	m.offMu.Lock()
+	defer m.offMu.Unlock()
+	at, found := slices.BinarySearch(m.off, upstream)
+	switch {
+	case isPermitted && found:
+		m.off = slices.Delete(m.off, at, at+1)
+	case !isPermitted && !found:
+		m.off = slices.Insert(m.off, at, upstream)
+	}
+}
+
+// notes are what should be looked into, in words.
+func (m *Metrics) notes() []string {
+	m.offMu.Lock()
+	defer m.offMu.Unlock()
+	var list []string
+	for _, upstream := range m.off {
+		list = append(list, "lookups of upstream "+upstream+" are not permitted: calls that are lost there will be unknown")
+	}
+	return list
 }
 
 // CallDone counts what a Line tells.

@@ -128,12 +128,7 @@ func (w *work) finish(ctx context.Context, r *keystore.Record, a answer) *Reply 
 		}
 	}
 	if a.outcome == classify.Applied {
-		if err := w.recordPlan(ctx, a.judgement.Decision); err != nil {
-			// Nothing outside has changed: the model can be asked again.
-			w.observe.trouble("a model's plan", w.ask.Key, err)
-			event.Kind, event.Receipt, event.Outcome, event.Reason = keystore.SawAmbiguous, nil, classify.Ambiguous, "its plan could not be put on record"
-			a.outcome, a.bytes = classify.Ambiguous, nil
-		}
+		event.Plan = w.planOf(a.judgement.Decision)
 	}
 	crashpoint.Reach(crashpoint.FinishBefore)
 	settled, err := w.settleCounted(ctx, event, &a)
@@ -144,6 +139,10 @@ func (w *work) finish(ctx context.Context, r *keystore.Record, a answer) *Reply 
 		return reply
 	}
 	crashpoint.Reach(crashpoint.FinishAfter)
+	w.decided = settled.State == keystore.Succeeded
+	if event.Plan != nil && w.decided {
+		w.comparePlan(ctx, event.Plan)
+	}
 	reply := w.answered(settled, a)
 	if reply != nil && settled.State == keystore.Open {
 		w.flight.changed(reply.coalesced(w.sentKey(settled)), w.ask.Credential)
@@ -226,6 +225,11 @@ func (w *work) endsAtOnce(a *answer) bool {
 func (w *work) settle(ctx context.Context, e keystore.Event, body []byte) (*keystore.Record, error) {
 	ctx = context.WithoutCancel(ctx)
 	r, err := w.store.Apply(ctx, w.ask.Key, e, body)
+	if e.Plan != nil && errors.Is(err, keystore.ErrTooLarge) {
+		e.Plan = e.Plan.Outline()
+		_ = e.Plan.SetDigest() // without arguments nothing is in its way
+		r, err = w.store.Apply(ctx, w.ask.Key, e, body)
+	}
 	if e.Receipt != nil && (errors.Is(err, keystore.ErrTooLarge) || errors.Is(err, keystore.ErrNotFound)) {
 		// ErrNotFound: what was staged of the body is gone.
 		if e.Receipt.Body.Ref != 0 {

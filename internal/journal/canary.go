@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"counterfoil/classify"
+	"counterfoil/providers"
 )
 
 // canaryTimeout bounds the looks at whether lookups are permitted, all together.
@@ -71,15 +72,36 @@ func (u *Upstream) tryCanary(ctx context.Context) Permission {
 		return p
 	}
 	defer resp.Body.Close()
-	if _, err := io.CopyN(io.Discard, resp.Body, glanceMax); err != nil && err != io.EOF {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, lookupBodyMax))
+	if err != nil {
 		p.Unclear = "the answer broke off"
 		return p
 	}
+	said := u.saysOf(ctx, r, resp, body)
 	switch {
 	case resp.Status >= 500 || resp.Status == 429 || resp.Status == 408:
 		p.Unclear = fmt.Sprintf("it was answered %d", resp.Status)
 	case resp.Status > 299:
 		p.Refused = fmt.Sprintf("the canary %s was answered %d", u.Canary, resp.Status)
+	case said == classify.Rejected || said == classify.NotApplied:
+		p.Refused = fmt.Sprintf("the canary %s was answered %d, and what the answer says is no", u.Canary, resp.Status)
+	case said == classify.Ambiguous:
+		p.Unclear = "its answer cannot be judged"
 	}
 	return p
+}
+
+// saysOf judges a whole answer by its content, where the adapter says how: some
+// providers refuse in a 200. 0 is an answer of which only the status counts.
+func (u *Upstream) saysOf(ctx context.Context, r *classify.Request, resp *classify.Response, body []byte) classify.Outcome {
+	rd, refusal := u.Adapter.Read(r)
+	if refusal != nil {
+		return 0
+	}
+	watcher := rd.Watch(providers.Query{Original: r}, providers.Head{Status: resp.Status, Header: resp.Header, Length: int64(len(body))}, false)
+	if watcher == nil {
+		return 0
+	}
+	watcher.Write(body)
+	return watcher.End(ctx).Outcome
 }

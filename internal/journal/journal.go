@@ -245,7 +245,7 @@ func (j *Journal) Do(ctx context.Context, c *Call, s Stream) *Reply {
 	defer j.flights.leave(c.Key, w.flight)
 	for {
 		if reply := w.step(ctx); reply != nil {
-			reply = w.reworded(ctx, w.superseded(ctx, reply))
+			reply = w.reworded(ctx, w.planned(ctx, w.superseded(ctx, reply)))
 			if reply.SentKey == "" {
 				reply.SentKey = w.sentKey(reply.Record)
 			}

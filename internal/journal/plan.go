@@ -47,10 +47,12 @@ type work struct {
 	// waited: another's attempt was waited for. doubted: this request met the
 	// call in doubt. attempted: this request made an attempt.
 	waited, doubted, attempted bool
-	made                       int
-	resends                    int
-	lookups                    int
-	repeatWaits                int
+	// decided: the plan of the answer, if it has one, is on record.
+	decided     bool
+	made        int
+	resends     int
+	lookups     int
+	repeatWaits int
 	// upstreamStatus is the provider's last ambiguous status.
 	upstreamStatus int
 	// lastOutcome and lastEvidence are for the canonical line.

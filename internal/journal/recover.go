@@ -66,15 +66,12 @@ func (w *work) reworded(ctx context.Context, r *Reply) *Reply {
 	if r.Refusal != nil || r.Streamed || r.Outcome == Executed || !w.rd.IsReworded() {
 		return r
 	}
-	body := r.Bytes
-	if body == nil && r.Body.Bytes > 0 {
-		if r.Body.Bytes > lookupBodyMax {
-			return w.bodyNotKept(r.Record)
-		}
-		body = make([]byte, 0, r.Body.Bytes)
-		if err := w.store.ReadBody(ctx, r.Body, func(piece []byte) error { body = append(body, piece...); return nil }); err != nil {
-			return w.storeTrouble(err)
-		}
+	body, err := w.bodyOf(ctx, r)
+	switch {
+	case err != nil:
+		return w.storeTrouble(err)
+	case body == nil && r.Body.Bytes > 0:
+		return w.bodyNotKept(r.Record)
 	}
 	a, err := w.rd.Reply(providers.Answer{Status: r.Status, Header: r.Header, Body: body})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 const (
 	// scanPause is how long recovery rests between two rounds.
 	scanPause = 5 * time.Second
-	// scanRestMax bounds how long a call rests whose lookups fail.
+	// scanRestMax bounds how long a call rests that cannot be settled now.
 	scanRestMax = 10 * time.Minute
 	// scanWorkers bounds how many calls are recovered at once.
 	scanWorkers = 4
@@ -72,14 +72,25 @@ func (j *Journal) round(ctx context.Context) error {
 	})
 }
 
-// restsAfterFailure reports whether it is too early to ask again after a call
-// whose lookups failed: each rests twice as long as the one before.
+// restsAfterFailure reports whether it is too early to go on with a call whose
+// lookups fail, or whose copies settle nothing: each rest is twice as long as the
+// one before.
 func (j *Journal) restsAfterFailure(r *keystore.Record) bool {
-	if r.LookupFailures == 0 {
+	failed := max(int(r.LookupFailures), resendsInARow(r))
+	if failed == 0 {
 		return false
 	}
-	rest := min(scanPause<<min(r.LookupFailures, 10), scanRestMax)
+	rest := min(scanPause<<min(failed, 10), scanRestMax)
 	return j.now().Sub(r.UpdatedAt.Time()) < rest
+}
+
+// resendsInARow counts the newest attempts that were copies.
+func resendsInARow(r *keystore.Record) int {
+	n := 0
+	for n < len(r.Attempts) && r.Attempts[len(r.Attempts)-1-n].Resend {
+		n++
+	}
+	return n
 }
 
 // eager reports whether the call can be recovered without its agent.

@@ -52,8 +52,12 @@ func GrantOf(g *keystore.Grant) *Grant {
 
 // A Plan is what a model decided in one turn.
 type Plan struct {
-	Run       string          `json:"run"`
-	Turn      string          `json:"turn"`
+	Run  string `json:"run"`
+	Turn string `json:"turn"`
+	// Source is answer where the plan was read out of a model's answer; absent of
+	// one that was put. Advisory says that it refuses nothing.
+	Source    string          `json:"source,omitempty"`
+	Advisory  bool            `json:"advisory,omitempty"`
 	Decision  json.RawMessage `json:"decision,omitempty"`
 	Calls     []PlannedCall   `json:"calls"`
 	CreatedAt time.Time       `json:"created_at"`
@@ -68,7 +72,10 @@ type PlannedCall struct {
 
 // PlanOf shows a plan.
 func PlanOf(p *keystore.Plan) *Plan {
-	v := &Plan{Run: p.Run, Turn: p.Turn, Decision: p.Decision, Calls: make([]PlannedCall, len(p.Calls)), CreatedAt: p.CreatedAt.Time()}
+	v := &Plan{Run: p.Run, Turn: p.Turn, Advisory: p.Advisory, Decision: p.Decision, Calls: make([]PlannedCall, len(p.Calls)), CreatedAt: p.CreatedAt.Time()}
+	if p.FromAnswer {
+		v.Source = "answer"
+	}
 	for i := range p.Calls {
 		c := &p.Calls[i]
 		v.Calls[i] = PlannedCall{ID: c.ID, Tool: c.Tool, Args: c.Args}

@@ -19,25 +19,46 @@ type planHead struct {
 	// Calls holds the hashes of the calls that the plan names, one after the
 	// other.
 	Calls []byte `cbor:"3,keyasint,omitempty"`
-	// Advisory says that the plan refuses nothing.
-	Advisory bool `cbor:"4,keyasint,omitempty"`
+	// Advisory says that the plan refuses nothing, FromAnswer that it was read out
+	// of a model's answer.
+	Advisory   bool `cbor:"4,keyasint,omitempty"`
+	FromAnswer bool `cbor:"5,keyasint,omitempty"`
+	// whole is the plan itself, for operations of the batch that puts it.
+	whole *keystore.Plan
 }
 
 // fact says what the plan, nil if there is none, says about a call.
 func (h *planHead) fact(turn, call string) keystore.PlanFact {
-	if h == nil {
+	switch {
+	case h == nil:
 		return keystore.NoPlan
-	}
-	hash := hashCall(turn, call)
-	for rest := h.Calls; len(rest) >= len(hash); rest = rest[len(hash):] {
-		if bytes.Equal(rest[:len(hash)], hash[:]) {
-			return keystore.InPlan
-		}
-	}
-	if h.Advisory {
+	case h.names(turn, call):
+		return keystore.InPlan
+	case h.Advisory:
 		return keystore.NoPlan
 	}
 	return keystore.OutOfPlan
+}
+
+func (h *planHead) names(turn, call string) bool {
+	hash := hashCall(turn, call)
+	for rest := h.Calls; len(rest) >= len(hash); rest = rest[len(hash):] {
+		if bytes.Equal(rest[:len(hash)], hash[:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// of is what of the plan of that turn decides about another one.
+func (h *planHead) of(turn string) *keystore.PlanHead {
+	if h == nil {
+		return nil
+	}
+	return &keystore.PlanHead{
+		Digest: h.Digest, FromAnswer: h.FromAnswer, Calls: len(h.Calls) / len(callHash{}),
+		Names: func(call string) bool { return h.names(turn, call) },
+	}
 }
 
 // planHead returns the head of a turn's plan, nil if it has none.
@@ -73,6 +94,20 @@ func (s *Store) PutPlan(ctx context.Context, p *keystore.Plan, g keystore.Guard)
 }
 
 func (s *Store) putPlan(ctx context.Context, p *keystore.Plan, g keystore.Guard) (isNew bool, err error) {
+	if p.FromAnswer {
+		err = s.do(ctx, func(v *view) (*step, error) {
+			st := v.step()
+			isNew, err = st.decide(p, g.Fence)
+			switch {
+			case err != nil || !isNew:
+				return nil, err
+			case s.space.room() != forAll:
+				return nil, keystore.ErrFull
+			}
+			return st, nil
+		})
+		return isNew, err
+	}
 	if isNew, err = s.isNewPlan(p, g); err != nil || !isNew {
 		return false, err
 	}
@@ -107,17 +142,10 @@ func (s *Store) isNewPlan(p *keystore.Plan, g keystore.Guard) (isNew bool, err e
 		if err != nil {
 			return err
 		}
-		_, isNew, err = in.Run.PutPlan(p, head.digest(), g)
+		_, isNew, err = in.Run.PutPlan(p, head.of(p.Turn), g)
 		return err
 	})
 	return isNew, err
-}
-
-func (h *planHead) digest() *[sha256.Size]byte {
-	if h == nil {
-		return nil
-	}
-	return &h.Digest
 }
 
 // receivePlan takes a plan in. Its calls need room in the operation that names it,
@@ -153,7 +181,7 @@ func (v *view) putPlan(p *keystore.Plan, g keystore.Guard, in incoming) (*step, 
 			return nil, err
 		}
 	}
-	next, isNew, err := st.present().PutPlan(p, old.digest(), g)
+	next, isNew, err := st.present().PutPlan(p, old.of(p.Turn), g)
 	if err != nil || !isNew {
 		return nil, err
 	}
@@ -162,14 +190,75 @@ func (v *view) putPlan(p *keystore.Plan, g keystore.Guard, in incoming) (*step, 
 	}
 	st.beginRun(p.Namespace, p.Run)
 	st.runFollows(next)
-	if err := st.writePlan(p, in); err != nil {
+	if err := st.writePlan(p, old, in); err != nil {
 		return nil, err
 	}
 	return st, st.plan(p)
 }
 
-func (st *step) writePlan(p *keystore.Plan, in incoming) error {
-	head := &planHead{Digest: p.Digest, Advisory: p.Advisory}
+// decided puts the plan of a model's answer on record, with the receipt of that
+// answer. Knowledge comes first: the receipt is kept, though what the turn has
+// cannot be read.
+func (st *step) decided(r *keystore.Record, e *keystore.Event) error {
+	p, fence := e.PlanOf(r)
+	if p == nil {
+		return nil
+	}
+	_, err := st.decide(p, fence)
+	if errors.Is(err, keystore.ErrCorrupt) {
+		st.v.s.config.Logger.Error("a model's answer was kept, and its plan was not", "run", p.Run, "turn", p.Turn, "error", err)
+		return nil
+	}
+	return err
+}
+
+// decide joins the plan of a model's answer to what its turn has. Nothing is
+// changed where isNew is false, or the error is ErrCorrupt.
+func (st *step) decide(p *keystore.Plan, f keystore.Fence) (isNew bool, err error) {
+	if !st.begun {
+		if err := st.openRun(p.Namespace, p.Run); err != nil {
+			return false, err
+		}
+	}
+	var head *planHead
+	var old *keystore.Plan
+	if st.isOnRecord() {
+		if head, err = st.v.planHead(st.run.Place, p.Turn); err != nil {
+			return false, err
+		}
+	}
+	if head != nil {
+		if old = head.whole; old == nil {
+			if old, err = st.v.plan(st.run, p.Turn); err != nil {
+				return false, err
+			}
+		}
+	}
+	next, p := st.present().Decided(p, old, f)
+	if p == nil {
+		return false, nil
+	}
+	kept := *p
+	kept.CreatedAt = st.now
+	b, err := st.v.codec.Encode(&kept)
+	if err != nil {
+		return false, err
+	}
+	in := incoming{body: keystore.Body{Bytes: int64(len(b)), SHA256: sha256.Sum256(b)}, bytes: b}
+	if len(b) <= InlineBytesMax {
+		in.body.Inline, in.bytes = b, nil
+	}
+	st.beginRun(p.Namespace, p.Run)
+	st.runFollows(next)
+	if err := st.writePlan(&kept, head, in); err != nil {
+		return false, err
+	}
+	return true, st.plan(&kept)
+}
+
+// writePlan puts a plan in the place of the one that old tells of, if there is one.
+func (st *step) writePlan(p *keystore.Plan, old *planHead, in incoming) error {
+	head := &planHead{Digest: p.Digest, Advisory: p.Advisory, FromAnswer: p.FromAnswer, whole: p}
 	for i := range p.Calls {
 		hash := hashCall(p.Turn, p.Calls[i].ID)
 		head.Calls = append(head.Calls, hash[:]...)
@@ -177,6 +266,9 @@ func (st *step) writePlan(p *keystore.Plan, in incoming) error {
 	var err error
 	if head.Body, err = st.place(in); err != nil {
 		return err
+	}
+	if old != nil {
+		st.drop(old.Body)
 	}
 	value, err := st.v.codec.Encode(head)
 	if err != nil {

@@ -330,6 +330,9 @@ func (v *view) apply(k keystore.Key, e keystore.Event, body incoming) (*step, *k
 	if err := st.record(k, prev, next); err != nil {
 		return nil, nil, err
 	}
+	if err := st.decided(next, &e); err != nil {
+		return nil, nil, err
+	}
 	st.answered(next, e.Answered)
 	return st, next, nil
 }

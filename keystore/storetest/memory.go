@@ -453,6 +453,11 @@ func (s *Memory) apply(k keystore.Key, e keystore.Event, body []byte) (*keystore
 	if err := s.write(next, receipt); err != nil {
 		return nil, err
 	}
+	if p, fence := e.PlanOf(next); p != nil {
+		if err := s.decided(p, fence); err != nil {
+			return nil, err
+		}
+	}
 	if o := e.Answered; o != nil && (next.State == keystore.Succeeded || next.State == keystore.Rejected) {
 		// Knowledge comes first: a receipt is kept whatever becomes of the position.
 		_ = s.step(next, o, keystore.Forth)

@@ -199,26 +199,46 @@ func (s *Memory) putPlan(p *keystore.Plan, g keystore.Guard) (isNew bool, err er
 	if err != nil {
 		return false, err
 	}
-	var digest *[32]byte
-	if old != nil {
-		digest = &old.Digest
+	run := s.runOf(name)
+	if p.FromAnswer {
+		run, p = run.Decided(p, old, g.Fence)
+		isNew = p != nil
+	} else {
+		run, isNew, err = run.PutPlan(p, old.Head(), g)
 	}
-	run, isNew, err := s.runOf(name).PutPlan(p, digest, g)
 	if err != nil || !isNew {
 		return false, err
 	}
 	if s.disk.isFull() {
 		return false, keystore.ErrFull
 	}
-	kept := *p
+	return true, s.writePlan(run, p, now)
+}
+
+// decided puts a plan on record that a model's answer holds.
+func (s *Memory) decided(p *keystore.Plan, f keystore.Fence) error {
+	name := runName{p.Namespace, p.Run}
+	old, err := s.plan(name, p.Turn)
+	if err != nil {
+		return err
+	}
+	run, p := s.runOf(name).Decided(p, old, f)
+	if p == nil {
+		return nil
+	}
+	return s.writePlan(run, p, s.instant())
+}
+
+func (s *Memory) writePlan(run *keystore.Run, p *keystore.Plan, now keystore.Instant) error {
+	name, kept := runName{p.Namespace, p.Run}, *p
 	kept.CreatedAt = now
 	stored, err := s.disk.codec.Encode(&kept)
 	if err != nil {
-		return false, err
+		return err
 	}
 	s.follow(name, run)
 	s.change(func(m *image) { m.runs[name].plans[p.Turn] = stored })
-	return true, s.putPlanned(p, now)
+	return s.putPlanned(p, now)
 }
 
 func (s *Memory) putPlanned(p *keystore.Plan, now keystore.Instant) error {
