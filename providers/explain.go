@@ -53,8 +53,10 @@ func (rd *Reading) Explain(r *classify.Request, class classify.Class, quiesce ti
 
 func (rd *Reading) explainRecovery(r *classify.Request, class classify.Class, quiesce time.Duration) []string {
 	switch {
-	case rd.Passes() || class == classify.Read:
-		return []string{"passed through and not recorded, unless it is asked for"}
+	case rd.Passes():
+		return []string{"passed through and not recorded"}
+	case class == classify.Read:
+		return []string{"passed through, and not recorded unless record_reads is true"}
 	case class == classify.Decision:
 		return []string{"the model is asked again: a decision changes nothing outside"}
 	}
