@@ -30,25 +30,32 @@ type Explanation struct {
 // not say.
 func (rd *Reading) Explain(r *classify.Request, class classify.Class, quiesce time.Duration) Explanation {
 	e := Explanation{Class: class}
-	if op := rd.Operation; op != nil {
+	switch op := rd.Operation; {
+	case op != nil:
 		e.Operation, e.Defined, e.Notes = op.Name, op.At.String(), op.Notes
-		if op.Key != nil {
-			e.Key = describeStamp(op.Key)
-		}
-		if op.ClientID != nil {
-			e.ClientID = describeStamp(op.ClientID)
-			if id := rd.id(r); id != "" {
-				e.ClientID += " (kept as the request has it)"
-			}
-		}
-		if m := rd.markerFor(r); m != nil {
-			e.Marker = describeStamp(m)
-		}
-	} else if class != classify.Read && !rd.Passes() {
+		rd.explainStamps(&e, r)
+	case class != classify.Read && !rd.Passes():
 		e.Key = "header " + DefaultKey().Name
 	}
 	e.Recovery = rd.explainRecovery(r, class, quiesce)
 	return e
+}
+
+// explainStamps says what the operation puts into the request.
+func (rd *Reading) explainStamps(e *Explanation, r *classify.Request) {
+	op := rd.Operation
+	if op.Key != nil {
+		e.Key = describeStamp(op.Key)
+	}
+	if op.ClientID != nil {
+		e.ClientID = describeStamp(op.ClientID)
+		if rd.id(r) != "" {
+			e.ClientID += " (kept as the request has it)"
+		}
+	}
+	if m := rd.markerFor(r); m != nil {
+		e.Marker = describeStamp(m)
+	}
 }
 
 func (rd *Reading) explainRecovery(r *classify.Request, class classify.Class, quiesce time.Duration) []string {

@@ -414,7 +414,7 @@ func TestStrategiesNeedWhatTheyGoBy(t *testing.T) {
 	} {
 		rd, _ := a.Read(tt.r)
 		got := rd.Strategies(tt.r, tt.class)
-		if fmt.Sprint(got) != tt.want {
+		if fmt.Sprint(got) != tt.want { //nolint:staticcheck // a list of strategies, not of bytes
 			t.Errorf("%s %s: got %v, want %s", tt.r.Target, tt.r.Body, got, tt.want)
 		}
 		if (len(got) == 0) != (rd.WhyNone(tt.r, tt.class) != "") {

@@ -292,9 +292,9 @@ func (l *loader) findings(k *Lookup, p place, f map[string]place) {
 	k.byID = k.request.mentions("id")
 }
 
-func (k *Lookup) asksFor(name string) bool {
-	return k.request.mentions(name) || k.post != nil && k.post.mentions("$"+name) ||
-		k.found != nil && k.found.mentions("$"+name) || k.match != nil && k.match.mentions("$"+name)
+func (l *Lookup) asksFor(name string) bool {
+	return l.request.mentions(name) || l.post != nil && l.post.mentions("$"+name) ||
+		l.found != nil && l.found.mentions("$"+name) || l.match != nil && l.match.mentions("$"+name)
 }
 
 func (l *loader) paging(k *Lookup, p place) {
@@ -342,10 +342,8 @@ func (l *loader) tellsCallsApart(k *Lookup, p place) {
 	if k.request.mentions("body") {
 		return
 	}
-	for _, name := range []string{"key", "marker", "id", "uuid", "call", "request", "form", "query", "path"} {
-		if k.asksFor(name) {
-			return
-		}
+	if slices.ContainsFunc([]string{"key", "marker", "id", "uuid", "call", "request", "form", "query", "path"}, k.asksFor) {
+		return
 	}
 	l.complain(p, "finds the same for every call; put {key}, {marker}, {id}, {call} or {body.…} into request, or a variable of the same name into found or match")
 }

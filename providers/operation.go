@@ -163,7 +163,7 @@ func (o *Operation) prefix(path string) string {
 		return ""
 	}
 	segments := strings.Split(path[1:], "/")
-	for n := 0; n < len(segments); n++ {
+	for n := range segments {
 		tail, err := classify.CompileMatch(nil, rest)
 		if err == nil && tail.Matches("", "/"+strings.Join(segments[n:], "/")) {
 			if n == 0 {
@@ -410,7 +410,7 @@ func (l *loader) lookupHasWhatItNeeds(op *Operation, p place) {
 	}
 }
 
-func (k *Lookup) mentionsKey() bool { return k.asksFor("key") }
+func (l *Lookup) mentionsKey() bool { return l.asksFor("key") }
 
 func (l *loader) operationName(p place) string {
 	name, ok := l.required(p, "name the operation, as in create")
@@ -555,11 +555,11 @@ func (l *loader) recovery(op *Operation, f map[string]place) []Strategy {
 		}
 		s := l.strategy(item, name, op, hasLookup)
 		asks = asks || s == ByLookup || s == ByReadID
-		if s == 0 {
-			continue
-		} else if slices.Contains(chosen, s) {
+		switch {
+		case s == 0:
+		case slices.Contains(chosen, s):
 			l.complain(item, "%s is listed twice; keep the first", name)
-		} else {
+		default:
 			chosen = append(chosen, s)
 		}
 	}

@@ -182,7 +182,7 @@ func TestEncodedSlashes(t *testing.T) {
 		r := postJSON(tt.target, `{"sha":"abc"}`)
 		r.Method = "PUT"
 		rd, _ := a.Read(r)
-		if got := fmt.Sprint(rd.Strategies(r, classify.Effect)); rd.Operation == nil || got != tt.want {
+		if got := fmt.Sprint(rd.Strategies(r, classify.Effect)); rd.Operation == nil || got != tt.want { //nolint:staticcheck // a list of strategies, not of bytes
 			t.Errorf("%s: got %s, want %s", tt.target, got, tt.want)
 		}
 	}

@@ -336,14 +336,19 @@ func (l *loader) checkStamp(s *Stamp, f map[string]place, what string) {
 	if where := slices.Index(whereNames[:], s.Place); where > 0 && s.Name != "" {
 		l.keyName(f["name"], KeyPlacement{Where(where), s.Name})
 	}
-	if s.Place == "mime_header" && s.Name != "" {
-		if err := classify.CheckPointer(s.Name); err != nil {
-			l.complain(f["name"], "%v", err)
-		}
+	l.checkStampTexts(s, f, what)
+	s.shape = s.shapeOf()
+}
+
+// checkStampTexts checks what a stamp writes, and where inside a text.
+func (l *loader) checkStampTexts(s *Stamp, f map[string]place, what string) {
+	field, pointer := "name", s.Name
+	if s.Place == "form_json" {
+		field, pointer = "at", s.At
 	}
-	if s.Place == "form_json" && s.At != "" {
-		if err := classify.CheckPointer(s.At); err != nil {
-			l.complain(f["at"], "%v", err)
+	if pointer != "" && (s.Place == "mime_header" || s.Place == "form_json") {
+		if err := classify.CheckPointer(pointer); err != nil {
+			l.complain(f[field], "%v", err)
 		}
 	}
 	if s.Format != "" && s.Format != formatUUID && !strings.Contains(s.Format, "{marker}") {
@@ -358,7 +363,6 @@ func (l *loader) checkStamp(s *Stamp, f map[string]place, what string) {
 	if s.Append != "" && !slices.Contains([]string{"json", "form", "multipart", "argument"}, s.Place) {
 		l.complain(f["append"], "text can be appended in json, form, multipart and argument only")
 	}
-	s.shape = s.shapeOf()
 }
 
 // stamps reads one stamp or a list of them.

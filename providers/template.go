@@ -166,7 +166,7 @@ func isHex(c byte) bool {
 
 // expand fills the placeholders. An error names a placeholder, never a value; a
 // *programError says that a program failed.
-func (t template) expand(ctx context.Context, sc *scope, base string) (string, error) {
+func (t *template) expand(ctx context.Context, sc *scope, base string) (string, error) {
 	return t.target(func(p part) (string, error) {
 		v, err := p.value(ctx, sc, base)
 		if err == nil && v == "" && p.name != "base" {
@@ -179,7 +179,7 @@ func (t template) expand(ctx context.Context, sc *scope, base string) (string, e
 	})
 }
 
-func (t template) target(value func(part) (string, error)) (string, error) {
+func (t *template) target(value func(part) (string, error)) (string, error) {
 	var b strings.Builder
 	for _, p := range t.parts {
 		if p.name == "" {

@@ -37,6 +37,7 @@ func mcpAdapter(t testing.TB, s providers.Settings, operations string) *provider
 
 // asMCP makes the upstreams MCP servers.
 func asMCP(t testing.TB, s providers.Settings, operations string) func(*journal.Upstream) {
+	t.Helper()
 	a := mcpAdapter(t, s, operations)
 	return func(u *journal.Upstream) { u.Adapter = a }
 }
@@ -70,6 +71,7 @@ func readRPC(t testing.TB, text string) (m rpc) {
 
 // toolServer is an MCP server that counts what its tools did.
 func toolServer(t testing.TB, effects *atomic.Int64) *provider {
+	t.Helper()
 	return provide(t, func(w net.Conn, h *heard) {
 		if h.line[:3] != "POS" {
 			say(w, 405, "")

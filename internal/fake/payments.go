@@ -147,7 +147,7 @@ func newPlaid(l *Ledger) http.Handler {
 	}))
 	mux.HandleFunc("POST /transfer/list", func(w http.ResponseWriter, r *http.Request) {
 		in := readAny(r)
-		if r.Header.Get("PLAID-SECRET") == "" && in["secret"] == nil {
+		if r.Header.Get("Plaid-Secret") == "" && in["secret"] == nil {
 			writeJSON(w, 400, map[string]any{"error_type": "INVALID_REQUEST", "error_code": "MISSING_FIELDS"})
 			return
 		}
@@ -217,7 +217,7 @@ func Square() Spec {
 		mux.HandleFunc("POST /v2/orders/search", func(w http.ResponseWriter, _ *http.Request) {
 			writeJSON(w, 200, map[string]any{"orders": l.Visible("orders")})
 		})
-		return &rest{ledger: l, routes: mux, sets: func(r *http.Request, in map[string]any) bool {
+		return &rest{ledger: l, routes: mux, sets: func(r *http.Request, _ map[string]any) bool {
 			return r.Method == http.MethodPut && !strings.HasPrefix(r.URL.Path, "/v2/orders/") || r.URL.Path == "/v2/payments/cancel"
 		}}
 	}, Reads: func(r *http.Request, _ []byte) bool { return strings.HasSuffix(r.URL.Path, "/search") }, Cases: []Case{
