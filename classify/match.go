@@ -84,7 +84,7 @@ func checkPattern(path string) error {
 	case len(path) > patternBytesMax:
 		return fmt.Errorf("path pattern of %d bytes: at most %d are allowed", len(path), patternBytesMax)
 	case path[0] != '/':
-		return fmt.Errorf("path %q does not begin with /: patterns are relative to the upstream, write %q", path, "/"+path)
+		return fmt.Errorf("path %q does not begin with /: write %q", path, "/"+path)
 	case strings.ContainsAny(path, "?#"):
 		return fmt.Errorf("path %q holds a query or fragment: only paths are compared, remove it", path)
 	case IsAmbiguous(path):

@@ -92,11 +92,11 @@ func TestRedactRestoreProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		secret := rapid.StringMatching(`[A-Z]{8,20}`).Draw(t, "secret")
 		other := rapid.StringMatching(`[A-Z]{8,20}`).Draw(t, "other")
-		make := func(v string) *Request { return jsonRequest(`{"a":[1, 2],"secret" : "` + v + `","z":"é"}`) }
+		request := func(v string) *Request { return jsonRequest(`{"a":[1, 2],"secret" : "` + v + `","z":"é"}`) }
 		if rapid.Bool().Draw(t, "form") {
-			make = func(v string) *Request { return formRequest("a=1&secret=" + v + "&z=2") }
+			request = func(v string) *Request { return formRequest("a=1&secret=" + v + "&z=2") }
 		}
-		r := make(secret)
+		r := request(secret)
 		redacted, found, err := s.RedactBody(r, func([]byte) string { return "0123" })
 		if err != nil || !found || strings.Contains(string(redacted), secret) {
 			t.Fatalf("RedactBody(%s) = %s, %t, %v", r.Body, redacted, found, err)
@@ -106,7 +106,7 @@ func TestRedactRestoreProperty(t *testing.T) {
 		if back, err := s.RestoreBody(&kept, r); err != nil || string(back) != string(r.Body) {
 			t.Fatalf("RestoreBody = %s, %v; want %s", back, err, r.Body)
 		}
-		if Print(s.Blank(r), nil) != Print(s.Blank(make(other)), nil) {
+		if Print(s.Blank(r), nil) != Print(s.Blank(request(other)), nil) {
 			t.Fatal("another secret makes another fingerprint")
 		}
 	})

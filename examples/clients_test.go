@@ -73,6 +73,7 @@ type clientStage struct {
 }
 
 func testClient(t *testing.T, c client, s clientStage) {
+	t.Helper()
 	provider := serveFake(t, c.adapter, fake.First(s.move))
 	first := startFor(t, s.sidecar, c.adapter, provider.URL, t.TempDir())
 	attempt := beginSDK(t, s.node, c.sdk, first.origin(c.sdk))

@@ -192,6 +192,7 @@ func (l *loader) file(a *Adapter, p place) {
 			l.complain(f["dialects"], "%q is no dialect; there are %s", d, strings.Join(DialectNames, ", "))
 		}
 	}
+	l.isFile, l.dialects = true, a.Dialects
 	a.ScopeHeaders = l.texts(f["scope_headers"], "name a header")
 	l.redaction(a, f["redact"])
 	l.canary(a, f["lookup_canary"])
@@ -221,7 +222,7 @@ func (l *loader) redaction(a *Adapter, p place) {
 		_, err = secrets.With(a.Redact)
 	}
 	if err != nil {
-		l.complain(p, "%v", err)
+		l.complain(p, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 }
 
@@ -237,8 +238,12 @@ func (l *loader) canary(a *Adapter, p place) {
 }
 
 // searchesRead complains of lookups by POST that no operation calls reads: a
-// POST that changes something would be sent as a question.
+// POST that changes something would be sent as a question. It asks what has been
+// read, so that nothing else may be wrong with it.
 func (l *loader) searchesRead(a *Adapter) {
+	if len(l.complaints) > 0 {
+		return // what is wrong cannot be matched
+	}
 	a.index()
 	for i := range a.Operations {
 		k := a.Operations[i].Lookup

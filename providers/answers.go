@@ -284,7 +284,7 @@ func (w *watcher) document() (v any, isJSON bool, err error) {
 		return nil, false, nil
 	}
 	v, _, err = documentOf(Answer{Status: w.head.Status, Header: w.head.Header, Body: w.body})
-	if errors.Is(err, errNotJSON) {
+	if errors.Is(err, classify.ErrNotJSON) {
 		return nil, false, nil
 	}
 	return v, err == nil, err

@@ -103,6 +103,8 @@ func (l *loader) conditions(c *conditions, f map[string]place) {
 		c.json = l.program(f["json"], `a jq program over the body that is true where the operation is meant`)
 	}
 	c.names = append(l.texts(f["graphql"], "name a root field, as in issueCreate"), l.texts(f["tool"], "name a tool")...)
+	l.needsDialect(f["graphql"], "graphql")
+	l.needsDialect(f["tool"], "mcp")
 	if f["graphql"].given() && f["tool"].given() {
 		l.complain(f["tool"], "a request is GraphQL or MCP; keep graphql or tool")
 	}
@@ -110,6 +112,9 @@ func (l *loader) conditions(c *conditions, f map[string]place) {
 		c.kind, _ = l.text(f["type"])
 		if !slices.Contains([]string{"query", "mutation", "subscription"}, c.kind) && !strings.Contains(c.kind, "/") {
 			l.complain(f["type"], "%q is no type; write query, mutation or subscription", c.kind)
+		}
+		if !strings.Contains(c.kind, "/") {
+			l.needsDialect(f["type"], "graphql")
 		}
 	}
 }

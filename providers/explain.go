@@ -30,31 +30,40 @@ type Explanation struct {
 // not say.
 func (rd *Reading) Explain(r *classify.Request, class classify.Class, quiesce time.Duration) Explanation {
 	e := Explanation{Class: class}
-	if op := rd.Operation; op != nil {
+	switch op := rd.Operation; {
+	case op != nil:
 		e.Operation, e.Defined, e.Notes = op.Name, op.At.String(), op.Notes
-		if op.Key != nil {
-			e.Key = describeStamp(op.Key)
-		}
-		if op.ClientID != nil {
-			e.ClientID = describeStamp(op.ClientID)
-			if id := rd.id(r); id != "" {
-				e.ClientID += " (kept as the request has it)"
-			}
-		}
-		if m := rd.markerFor(r); m != nil {
-			e.Marker = describeStamp(m)
-		}
-	} else if class != classify.Read && !rd.Passes() {
+		rd.explainStamps(&e, r)
+	case class != classify.Read && !rd.Passes():
 		e.Key = "header " + DefaultKey().Name
 	}
 	e.Recovery = rd.explainRecovery(r, class, quiesce)
 	return e
 }
 
+// explainStamps says what the operation puts into the request.
+func (rd *Reading) explainStamps(e *Explanation, r *classify.Request) {
+	op := rd.Operation
+	if op.Key != nil {
+		e.Key = describeStamp(op.Key)
+	}
+	if op.ClientID != nil {
+		e.ClientID = describeStamp(op.ClientID)
+		if rd.id(r) != "" {
+			e.ClientID += " (kept as the request has it)"
+		}
+	}
+	if m := rd.markerFor(r); m != nil {
+		e.Marker = describeStamp(m)
+	}
+}
+
 func (rd *Reading) explainRecovery(r *classify.Request, class classify.Class, quiesce time.Duration) []string {
 	switch {
-	case rd.Passes() || class == classify.Read:
-		return []string{"passed through and not recorded, unless it is asked for"}
+	case rd.Passes():
+		return []string{"passed through and not recorded"}
+	case class == classify.Read:
+		return []string{"passed through, and not recorded unless record_reads is true"}
 	case class == classify.Decision:
 		return []string{"the model is asked again: a decision changes nothing outside"}
 	}
@@ -62,7 +71,7 @@ func (rd *Reading) explainRecovery(r *classify.Request, class classify.Class, qu
 	for _, s := range rd.Strategies(r, class) {
 		steps = append(steps, rd.explainStrategy(s, quiesce))
 	}
-	if class == classify.Idempotent {
+	if class == classify.Idempotent && (rd.Operation == nil || !rd.Operation.Signed) {
 		steps = append(steps, "the same bytes are sent again for 10 minutes after the first sending: repeating is harmless")
 	}
 	if len(steps) == 0 && rd.Operation != nil {

@@ -148,7 +148,7 @@ func documentWith(r *classify.Request, pointer, key string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return setMember(r.Body, splitPointer(pointer), value)
+	return setMember(r.Body, classify.SplitPointer(pointer), value)
 }
 
 // changeable says whether a body may be altered: not when it is compressed, and
@@ -185,13 +185,18 @@ func (l *loader) key(p place, class classify.Class) *Stamp {
 		}
 		return &Stamp{Placement: Placement{Place: "header", Name: DefaultKey().Name}}
 	}
-	if node := p.value(); node.Kind == yaml.ScalarNode && node.Value == "none" {
+	if isNone(p) {
 		return nil
 	}
 	if class == classify.Read {
 		l.complain(p, "a read bears no key; leave this out")
 	}
 	return l.stamp(p, "key")
+}
+
+func isNone(p place) bool {
+	node := p.value()
+	return node.Kind == yaml.ScalarNode && node.Value == "none"
 }
 
 // notForKeys are headers that mean something else on every request.
@@ -210,7 +215,7 @@ func (l *loader) keyName(p place, k KeyPlacement) {
 	case k.Where == InHeader && strings.HasPrefix(lower, "counterfoil-"):
 		l.complain(p, "headers that begin with Counterfoil- never reach a provider; use the one in which it takes a key")
 	case k.Where == InJSON:
-		if err := checkPointer(k.Name); err != nil {
+		if err := classify.CheckPointer(k.Name); err != nil {
 			l.complain(p, "%v", err)
 		}
 	}
@@ -234,27 +239,25 @@ func isAlphanumeric(c byte) bool {
 // object on the way must be there; the last member need not.
 func setMember(doc []byte, pointer []string, value []byte) ([]byte, error) {
 	last := len(pointer) - 1
-	parent, err := locate(doc, pointer[:last])
+	parent, err := classify.Locate(doc, pointer[:last])
 	if err != nil {
 		return nil, err
 	}
-	if !parent.found {
+	if !parent.Found {
 		return nil, errors.New("the object that would hold it is not in the body")
 	}
-	object := doc[parent.start:parent.end]
-	member, err := memberOf(object, pointer[last])
+	member, err := classify.Locate(doc[parent.Start:parent.End], pointer[last:])
 	if err != nil {
 		return nil, err
 	}
-	if member.found {
-		at := parent.start
-		return slices.Concat(doc[:at+member.start], value, doc[at+member.end:]), nil
+	if member.Found {
+		return slices.Concat(doc[:parent.Start+member.Start], value, doc[parent.Start+member.End:]), nil
 	}
 	name, err := json.Marshal(pointer[last])
 	if err != nil {
 		return nil, err
 	}
-	after := parent.start + 1
+	after := parent.Start + 1
 	var comma []byte
 	if !bytes.HasPrefix(bytes.TrimLeft(doc[after:], " \t\r\n"), []byte("}")) {
 		comma = []byte(",")

@@ -122,7 +122,7 @@ func TestOwnKeys(t *testing.T) {
 	const uuid = "3f0c1d2e-0000-4000-8000-000000000000"
 	for _, tt := range []struct{ stamp, own, want string }{
 		{"{place: header, name: K}", "order 7", "order 7"},
-		{"{place: header, name: K, max: 8}", "much too long", sampleKey},
+		{"{place: header, name: K, max: 24}", "much too long by any measure", sampleKey},
 		{"{place: header, name: K, format: uuid}", "order 7", UUID(sampleKey)},
 		{"{place: header, name: K, format: uuid}", uuid, uuid},
 	} {
@@ -414,7 +414,7 @@ func TestStrategiesNeedWhatTheyGoBy(t *testing.T) {
 	} {
 		rd, _ := a.Read(tt.r)
 		got := rd.Strategies(tt.r, tt.class)
-		if fmt.Sprint(got) != tt.want {
+		if fmt.Sprint(got) != tt.want { //nolint:staticcheck // a list of strategies, not of bytes
 			t.Errorf("%s %s: got %v, want %s", tt.r.Target, tt.r.Body, got, tt.want)
 		}
 		if (len(got) == 0) != (rd.WhyNone(tt.r, tt.class) != "") {

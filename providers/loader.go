@@ -35,6 +35,17 @@ func (p place) value() *yaml.Node {
 type loader struct {
 	source     string
 	complaints []error
+	// isFile says that a whole adapter is read, dialects which it names.
+	isFile   bool
+	dialects []string
+}
+
+// needsDialect complains of what means nothing in an adapter without that dialect.
+// The operations of a configuration may stand before one that has it.
+func (l *loader) needsDialect(p place, name string) {
+	if l.isFile && p.given() && !slices.Contains(l.dialects, name) {
+		l.complain(p, "means something in dialect %s only; name it in the adapter's dialects: [%s]", name, name)
+	}
 }
 
 func (l *loader) at(p place) Position {

@@ -205,11 +205,12 @@ func (l *loader) lookup(p place, class classify.Class) *Lookup {
 }
 
 func (l *loader) graphQLLookup(k *Lookup, f map[string]place) {
-	for _, name := range []string{"request", "body", "headers", "found", "match", "response", "paging"} {
+	for _, name := range []string{"request", "body", "headers", "found", "match", "response", "incomplete", "paging"} {
 		if f[name].given() {
 			l.complain(f[name], "means nothing beside graphql, which builds question and answer; leave it out")
 		}
 	}
+	l.needsDialect(f["graphql"], "graphql")
 	g, ok := l.mapping(f["graphql"], "field", "arguments", "within", "hits", "marked", "object", "payload")
 	if !ok {
 		return
@@ -291,9 +292,9 @@ func (l *loader) findings(k *Lookup, p place, f map[string]place) {
 	k.byID = k.request.mentions("id")
 }
 
-func (k *Lookup) asksFor(name string) bool {
-	return k.request.mentions(name) || k.post != nil && k.post.mentions("$"+name) ||
-		k.found != nil && k.found.mentions("$"+name) || k.match != nil && k.match.mentions("$"+name)
+func (l *Lookup) asksFor(name string) bool {
+	return l.request.mentions(name) || l.post != nil && l.post.mentions("$"+name) ||
+		l.found != nil && l.found.mentions("$"+name) || l.match != nil && l.match.mentions("$"+name)
 }
 
 func (l *loader) paging(k *Lookup, p place) {
@@ -314,6 +315,8 @@ func (l *loader) paging(k *Lookup, p place) {
 	switch {
 	case k.byLink == (k.next != nil):
 		l.complain(p, "say how the next page is found: next, a jq program that yields its cursor, or link: true for the Link header; one of the two")
+	case k.byLink && f["param"].given():
+		l.complain(f["param"], "means something beside next only; a link is followed as it is")
 	case k.next != nil && k.param == "" && !usesNext:
 		l.complain(f["param"], "missing; name the query parameter that takes the cursor, or use $next or $page in request or body")
 	}
@@ -339,10 +342,8 @@ func (l *loader) tellsCallsApart(k *Lookup, p place) {
 	if k.request.mentions("body") {
 		return
 	}
-	for _, name := range []string{"key", "marker", "id", "uuid", "call", "request", "form", "query", "path"} {
-		if k.asksFor(name) {
-			return
-		}
+	if slices.ContainsFunc([]string{"key", "marker", "id", "uuid", "call", "request", "form", "query", "path"}, k.asksFor) {
+		return
 	}
 	l.complain(p, "finds the same for every call; put {key}, {marker}, {id}, {call} or {body.…} into request, or a variable of the same name into found or match")
 }

@@ -163,7 +163,7 @@ func (o *Operation) prefix(path string) string {
 		return ""
 	}
 	segments := strings.Split(path[1:], "/")
-	for n := 0; n < len(segments); n++ {
+	for n := range segments {
 		tail, err := classify.CompileMatch(nil, rest)
 		if err == nil && tail.Matches("", "/"+strings.Join(segments[n:], "/")) {
 			if n == 0 {
@@ -326,6 +326,9 @@ func (l *loader) operation(p place, f map[string]place) Operation {
 	l.lookupHasWhatItNeeds(&op, f["lookup"])
 	op.errors = l.errorRows(f["errors"])
 	op.Notes, _ = l.text(f["notes"])
+	if strings.ContainsAny(op.Notes, "\r\n") {
+		l.complain(f["notes"], "stands in a table; write it in one line")
+	}
 	op.Recover = l.recovery(&op, f)
 	return op
 }
@@ -335,7 +338,7 @@ func (l *loader) stampsOf(op *Operation, f map[string]place) {
 	op.Key = l.key(f["key"], op.Class)
 	if op.Signed {
 		for _, name := range []string{"key", "client_id", "marker"} {
-			if f[name].given() {
+			if f[name].given() && !isNone(f[name]) {
 				l.complain(f[name], "nothing can be put into a signed request; leave this out")
 			}
 		}
@@ -382,11 +385,11 @@ func (l *loader) precondition(p place) *precondition {
 	c.header, _ = l.text(f["header"])
 	pointer, isJSON := l.text(f["json"])
 	if isJSON && f["json"].given() {
-		if err := checkPointer(pointer); err != nil {
+		if err := classify.CheckPointer(pointer); err != nil {
 			l.complain(f["json"], "%v", err)
 			return nil
 		}
-		c.names = splitPointer(pointer)
+		c.names = classify.SplitPointer(pointer)
 	}
 	if (c.header == "") == (c.names == nil) {
 		l.complain(p, "say where the request names the version that it expects: header, or json with a pointer; one of the two")
@@ -407,7 +410,7 @@ func (l *loader) lookupHasWhatItNeeds(op *Operation, p place) {
 	}
 }
 
-func (k *Lookup) mentionsKey() bool { return k.asksFor("key") }
+func (l *Lookup) mentionsKey() bool { return l.asksFor("key") }
 
 func (l *loader) operationName(p place) string {
 	name, ok := l.required(p, "name the operation, as in create")
@@ -552,11 +555,11 @@ func (l *loader) recovery(op *Operation, f map[string]place) []Strategy {
 		}
 		s := l.strategy(item, name, op, hasLookup)
 		asks = asks || s == ByLookup || s == ByReadID
-		if s == 0 {
-			continue
-		} else if slices.Contains(chosen, s) {
+		switch {
+		case s == 0:
+		case slices.Contains(chosen, s):
 			l.complain(item, "%s is listed twice; keep the first", name)
-		} else {
+		default:
 			chosen = append(chosen, s)
 		}
 	}

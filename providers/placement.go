@@ -128,11 +128,14 @@ func (p *Placement) value(r *classify.Request, c Content) (string, bool) {
 		}
 	case "json":
 		if !isCoded(r.Header) && json.Valid(r.Body) {
-			return textAt(r.Body, splitPointer(p.Name))
+			return textAt(r.Body, classify.SplitPointer(p.Name))
 		}
 	case "form_json":
+		if mediaType(r.Header) != formType || isCoded(r.Header) {
+			return "", false
+		}
 		if inner, ok := pairValue(string(r.Body), p.Name); ok && json.Valid([]byte(inner)) {
-			return textAt([]byte(inner), splitPointer(p.At))
+			return textAt([]byte(inner), classify.SplitPointer(p.At))
 		}
 	case "multipart":
 		return multipartValue(r, p.Name)
@@ -184,7 +187,7 @@ func (p *Placement) placeJSON(r *classify.Request, value string) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	names := splitPointer(p.Name)
+	names := classify.SplitPointer(p.Name)
 	if p.Append != "" {
 		if at, err := classify.Locate(r.Body, names); err == nil && at.Found && r.Body[at.Start] != '"' && r.Body[at.Start] != 'n' {
 			return nil, errNotText
@@ -196,30 +199,36 @@ func (p *Placement) placeJSON(r *classify.Request, value string) ([]byte, error)
 func (p *Placement) set(doc []byte, names []string, value []byte) ([]byte, error) {
 	if p.Create {
 		var err error
-		if doc, err = withObjects(doc, names[:len(names)-1]); err != nil {
+		if names, value, err = created(doc, names, value); err != nil {
 			return nil, err
 		}
 	}
 	return setMember(doc, names, value)
 }
 
-// withObjects makes the objects along names that are missing or null.
-func withObjects(doc []byte, names []string) ([]byte, error) {
-	for i := range names {
-		at, err := classify.Locate(doc, names[:i+1])
+// created is what has to be set, and where, so that the objects along names come to
+// be that are missing or null.
+func created(doc []byte, names []string, value []byte) ([]string, []byte, error) {
+	for i := 1; i < len(names); i++ {
+		at, err := classify.Locate(doc, names[:i])
 		switch {
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		case at.Found && doc[at.Start] == '{':
 			continue
 		case at.Found && doc[at.Start] != 'n':
-			return nil, classify.ErrNotObject
+			return nil, nil, classify.ErrNotObject
 		}
-		if doc, err = setMember(doc, names[:i+1], []byte("{}")); err != nil {
-			return nil, err
+		for _, name := range slices.Backward(names[i:]) {
+			quoted, err := json.Marshal(name)
+			if err != nil {
+				return nil, nil, err
+			}
+			value = slices.Concat([]byte("{"), quoted, []byte(":"), value, []byte("}"))
 		}
+		return names[:i], value, nil
 	}
-	return doc, nil
+	return names, value, nil
 }
 
 func (p *Placement) placeFormJSON(r *classify.Request, value string) ([]byte, error) {
@@ -240,7 +249,7 @@ func (p *Placement) placeFormJSON(r *classify.Request, value string) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	made, err := p.set([]byte(inner), splitPointer(p.At), quoted)
+	made, err := p.set([]byte(inner), classify.SplitPointer(p.At), quoted)
 	if err != nil {
 		return nil, err
 	}
@@ -263,8 +272,11 @@ func multipartParts(r *classify.Request) (delimiter []byte, parts [][]byte, err 
 	return delimiter, split, nil
 }
 
+// blankLine ends a part's headers.
+var blankLine = []byte("\r\n\r\n")
+
 func partName(part []byte) (name string, content []byte) {
-	head, content, ok := bytes.Cut(part, []byte("\r\n\r\n"))
+	head, content, ok := bytes.Cut(part, blankLine)
 	if !ok {
 		return "", nil
 	}
@@ -312,7 +324,8 @@ func multipartWith(r *classify.Request, name, value string) ([]byte, error) {
 		case n != name:
 			kept = append(kept, part)
 		case !placed:
-			kept, placed = append(kept, made), true
+			head, _, _ := bytes.Cut(part, blankLine)
+			kept, placed = append(kept, slices.Concat(head, blankLine, []byte(value))), true
 		}
 	}
 	if !placed {
@@ -328,7 +341,7 @@ func (p *Placement) mimeMessage(r *classify.Request) ([]byte, error) {
 	if isCoded(r.Header) || !json.Valid(r.Body) {
 		return nil, errOtherBody
 	}
-	text, ok := textAt(r.Body, splitPointer(p.Name))
+	text, ok := textAt(r.Body, classify.SplitPointer(p.Name))
 	if !ok {
 		return nil, errors.New("the message is not in the body")
 	}
@@ -354,7 +367,7 @@ func (p *Placement) placeMIME(r *classify.Request, value string) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	return setMember(r.Body, splitPointer(p.Name), quoted)
+	return setMember(r.Body, classify.SplitPointer(p.Name), quoted)
 }
 
 func (p *Placement) mimeValue(r *classify.Request) (string, bool) {

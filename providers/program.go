@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"counterfoil/classify"
+
 	"github.com/itchyny/gojq"
 )
 
@@ -133,7 +135,7 @@ func parseDocument(doc []byte) (any, error) {
 	d.UseNumber()
 	var v any
 	if d.Decode(&v) != nil {
-		return nil, errNotJSON
+		return nil, classify.ErrNotJSON
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("more than one JSON value")

@@ -29,8 +29,15 @@ type Search struct {
 	isUnmarked bool
 }
 
-// Search begins to ask whether the call q was made. The operation has a lookup.
+// Search begins to ask whether the call q was made. Without an operation that has
+// a lookup, as where the request on record is read otherwise than the one at hand,
+// it is over at once and inconclusive for good.
 func (rd *Reading) Search(q Query) *Search {
+	if rd.Operation == nil || rd.Operation.Lookup == nil {
+		s := &Search{rd: rd}
+		s.endUndecided("nothing says how to ask for what the request on record was")
+		return s
+	}
 	s := &Search{rd: rd, lookup: rd.Operation.Lookup}
 	s.scope = &scope{q: &q, id: rd.id(q.Original), base: rd.basePath()}
 	if q.Original != nil {

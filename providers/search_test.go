@@ -182,7 +182,7 @@ func TestEncodedSlashes(t *testing.T) {
 		r := postJSON(tt.target, `{"sha":"abc"}`)
 		r.Method = "PUT"
 		rd, _ := a.Read(r)
-		if got := fmt.Sprint(rd.Strategies(r, classify.Effect)); rd.Operation == nil || got != tt.want {
+		if got := fmt.Sprint(rd.Strategies(r, classify.Effect)); rd.Operation == nil || got != tt.want { //nolint:staticcheck // a list of strategies, not of bytes
 			t.Errorf("%s: got %s, want %s", tt.target, got, tt.want)
 		}
 	}
@@ -209,6 +209,17 @@ func TestTemplatesKnowTheRequest(t *testing.T) {
 		got, more := s.Next()
 		if !more || got.Target != tt.want {
 			t.Errorf("%s: got %+v %s", tt.text, got, s.Finding().Reason)
+		}
+	}
+}
+
+// The request on record may be read otherwise than the one at hand, of which an
+// operation is known.
+func TestNothingToAskBy(t *testing.T) {
+	for _, rd := range []*Reading{{}, {Operation: &Operation{Name: "a"}}} {
+		s := rd.Search(Query{})
+		if r, more := s.Next(); more || s.Finding().Discovery != Inconclusive || !s.Finding().Lasting || s.Finding().Reason == "" {
+			t.Errorf("asked %+v, found %+v", r, s.Finding())
 		}
 	}
 }

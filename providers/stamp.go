@@ -57,8 +57,13 @@ func (s *Stamp) shapeOf() *regexp.Regexp {
 	return regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(s.Append), `\{marker\}`, value))
 }
 
-// A Beside is a fixed value that a stamp needs beside it.
-type Beside struct{ Name, Value string }
+// A Beside is a fixed value that stands beside others.
+type Beside struct {
+	Name, Value string
+	// IsLiteral says that Value was written as a number, true or false, and not as
+	// text.
+	IsLiteral bool
+}
 
 const formatUUID = "uuid"
 
@@ -134,7 +139,7 @@ func (s *Stamp) put(r *classify.Request, c Content, value string) (classify.Requ
 		if _, there := beside.value(&out, c); there {
 			continue
 		}
-		if out, err = beside.placeRaw(&out, c, b.Value); err != nil {
+		if out, err = beside.placeFixed(&out, c, b); err != nil {
 			return out, fmt.Errorf("placing %s beside %s: %w", b.Name, s.Placement.String(), err)
 		}
 	}
@@ -150,19 +155,19 @@ func (s *Stamp) beside(b Beside) *Placement {
 	return p
 }
 
-// placeRaw is place for a fixed value, which may be JSON's true, false or a
-// number.
-func (p *Placement) placeRaw(r *classify.Request, c Content, value string) (classify.Request, error) {
-	if p.Place != "json" || !rawJSON.MatchString(value) {
-		return p.place(r, c, value)
+// placeFixed places a fixed value, in JSON as it was written.
+func (p *Placement) placeFixed(r *classify.Request, c Content, b Beside) (classify.Request, error) {
+	if p.Place != "json" || !b.IsLiteral {
+		return p.place(r, c, b.Value)
 	}
 	out := *r
-	body, err := p.set(r.Body, splitPointer(p.Name), []byte(value))
+	body, err := p.set(r.Body, classify.SplitPointer(p.Name), []byte(b.Value))
 	out.Body = body
 	return out, err
 }
 
-var rawJSON = regexp.MustCompile(`^(true|false|-?[0-9]{1,15})$`)
+// jsonLiteral is what YAML and JSON write alike.
+var jsonLiteral = regexp.MustCompile(`^(true|false|-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?)$`)
 
 // Stamps are what a request bears of ours.
 type Stamps struct {
@@ -305,7 +310,8 @@ func (l *loader) besides(p place) []Beside {
 			l.complain(f, "must be a single value, not %s", kindOf(f.value()))
 			continue
 		}
-		list = append(list, Beside{f.name, f.value().Value})
+		v := f.value()
+		list = append(list, Beside{f.name, v.Value, v.ShortTag() != "!!str" && jsonLiteral.MatchString(v.Value)})
 	}
 	return list
 }
@@ -317,6 +323,9 @@ func (l *loader) checkStamp(s *Stamp, f map[string]place, what string) {
 	}) bool {
 		return k.name == s.Place
 	})
+	if s.inDialect() {
+		l.needsDialect(f["place"], "graphql")
+	}
 	switch {
 	case s.Place == "":
 	case i < 0:
@@ -327,18 +336,26 @@ func (l *loader) checkStamp(s *Stamp, f map[string]place, what string) {
 	if where := slices.Index(whereNames[:], s.Place); where > 0 && s.Name != "" {
 		l.keyName(f["name"], KeyPlacement{Where(where), s.Name})
 	}
-	if s.Place == "mime_header" && s.Name != "" {
-		if err := checkPointer(s.Name); err != nil {
-			l.complain(f["name"], "%v", err)
-		}
+	l.checkStampTexts(s, f, what)
+	s.shape = s.shapeOf()
+}
+
+// checkStampTexts checks what a stamp writes, and where inside a text.
+func (l *loader) checkStampTexts(s *Stamp, f map[string]place, what string) {
+	field, pointer := "name", s.Name
+	if s.Place == "form_json" {
+		field, pointer = "at", s.At
 	}
-	if s.Place == "form_json" && s.At != "" {
-		if err := checkPointer(s.At); err != nil {
-			l.complain(f["at"], "%v", err)
+	if pointer != "" && (s.Place == "mime_header" || s.Place == "form_json") {
+		if err := classify.CheckPointer(pointer); err != nil {
+			l.complain(f[field], "%v", err)
 		}
 	}
 	if s.Format != "" && s.Format != formatUUID && !strings.Contains(s.Format, "{marker}") {
 		l.complain(f["format"], "%q is no format; write uuid, or a text with {marker} in it", s.Format)
+	}
+	if made := len(s.render("", sampleMarker)); s.Max != 0 && made > s.Max {
+		l.complain(f["max"], "is less than the %d bytes of our own %s; the provider would refuse it, or cut it off", made, what)
 	}
 	if s.Append != "" && !strings.Contains(s.Append, "{marker}") {
 		l.complain(f["append"], "would append the same text to every request; write {marker} in it")
@@ -346,7 +363,6 @@ func (l *loader) checkStamp(s *Stamp, f map[string]place, what string) {
 	if s.Append != "" && !slices.Contains([]string{"json", "form", "multipart", "argument"}, s.Place) {
 		l.complain(f["append"], "text can be appended in json, form, multipart and argument only")
 	}
-	s.shape = s.shapeOf()
 }
 
 // stamps reads one stamp or a list of them.

@@ -130,10 +130,10 @@ func placeholder(at Position, name string) (part, error) {
 	case !inBody || field == "":
 		return part{}, fmt.Errorf("{%s} stands for nothing; there are {%s}, {body.NAME}, {body./json/pointer} and jq such as {$path[1]}", name, strings.Join(plainNames, "}, {"))
 	case strings.HasPrefix(field, "/"):
-		if err := checkPointer(field); err != nil {
+		if err := classify.CheckPointer(field); err != nil {
 			return part{}, fmt.Errorf("{%s}: %w", name, err)
 		}
-		return part{name: "body", pointer: splitPointer(field)}, nil
+		return part{name: "body", pointer: classify.SplitPointer(field)}, nil
 	case strings.Contains(field, "."):
 		return part{}, fmt.Errorf("{%s}: a field inside another is reached by a JSON pointer, as in {body./%s}", name, strings.ReplaceAll(field, ".", "/"))
 	}
@@ -166,7 +166,7 @@ func isHex(c byte) bool {
 
 // expand fills the placeholders. An error names a placeholder, never a value; a
 // *programError says that a program failed.
-func (t template) expand(ctx context.Context, sc *scope, base string) (string, error) {
+func (t *template) expand(ctx context.Context, sc *scope, base string) (string, error) {
 	return t.target(func(p part) (string, error) {
 		v, err := p.value(ctx, sc, base)
 		if err == nil && v == "" && p.name != "base" {
@@ -179,7 +179,7 @@ func (t template) expand(ctx context.Context, sc *scope, base string) (string, e
 	})
 }
 
-func (t template) target(value func(part) (string, error)) (string, error) {
+func (t *template) target(value func(part) (string, error)) (string, error) {
 	var b strings.Builder
 	for _, p := range t.parts {
 		if p.name == "" {
@@ -283,21 +283,21 @@ func bodyValue(r *classify.Request, pointer []string) (string, error) {
 	if r == nil || isCoded(r.Header) || !json.Valid(r.Body) {
 		return "", errors.New("the request's body is not plain JSON")
 	}
-	at, err := locate(r.Body, pointer)
+	at, err := classify.Locate(r.Body, pointer)
 	if err != nil {
 		return "", err
 	}
-	if !at.found {
+	if !at.Found {
 		return "", errors.New("the request's body does not hold it")
 	}
-	raw := r.Body[at.start:at.end]
+	raw := r.Body[at.Start:at.End]
 	switch raw[0] {
 	case '{', '[', 'n':
 		return "", errors.New("it is not a string, a number or a truth value in the request's body")
 	case '"':
 		var s string
 		if json.Unmarshal(raw, &s) != nil {
-			return "", errNotJSON
+			return "", classify.ErrNotJSON
 		}
 		return s, nil
 	}

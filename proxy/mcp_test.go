@@ -37,6 +37,7 @@ func mcpAdapter(t testing.TB, s providers.Settings, operations string) *provider
 
 // asMCP makes the upstreams MCP servers.
 func asMCP(t testing.TB, s providers.Settings, operations string) func(*journal.Upstream) {
+	t.Helper()
 	a := mcpAdapter(t, s, operations)
 	return func(u *journal.Upstream) { u.Adapter = a }
 }
@@ -70,9 +71,14 @@ func readRPC(t testing.TB, text string) (m rpc) {
 
 // toolServer is an MCP server that counts what its tools did.
 func toolServer(t testing.TB, effects *atomic.Int64) *provider {
+	t.Helper()
 	return provide(t, func(w net.Conn, h *heard) {
 		if h.line[:3] != "POS" {
 			say(w, 405, "")
+			return
+		}
+		if !strings.HasPrefix(h.body, "{") {
+			say(w, 200, "{}")
 			return
 		}
 		m := readRPC(t, h.body)
@@ -358,6 +364,40 @@ func TestC32Wrapped(t *testing.T) {
 	}
 	if effects.Load() != 0 || st.records("R1") != 0 {
 		t.Errorf("%d effects, %d records", effects.Load(), st.records("R1"))
+	}
+}
+
+// What a request claims to be does not take it past the ledger: a call is one under
+// any media type, and a method that MCP does not have is judged as everywhere.
+func TestMCPCallsInDisguise(t *testing.T) {
+	var effects atomic.Int64
+	st := start(t, setup{provider: toolServer(t, &effects), upstream: asMCP(t, providers.Settings{}, "")})
+	one := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{}}}`
+	key := func(call string, more ...string) []string {
+		return append([]string{"Counterfoil-Run: R1", "Counterfoil-Turn: 1", "Counterfoil-Call: " + call}, more...)
+	}
+	for i, media := range []string{"text/plain", "application/octet-stream", "application/x-www-form-urlencoded", "", "application/vnd.api+json"} {
+		call := fmt.Sprint(i)
+		g := ask(t, st.addr, request("POST", "/tickets/mcp", one, key(call, "Content-Type: "+media)...))
+		if g.outcome() != "executed" || st.records("R1") != i+1 {
+			t.Errorf("%q: %s, %d records", media, g.outcome(), st.records("R1"))
+		}
+	}
+	if g := ask(t, st.addr, request("POST", "/tickets/mcp", one, "Content-Encoding: gzip")); g.status != 400 {
+		t.Errorf("compressed: %d %s", g.status, g.body)
+	}
+	for _, raw := range []string{request("PATCH", "/tickets/mcp", one), request("POST", "/tickets/mcp", `{"pay":1}`), request("DELETE", "/tickets/mcp", "")} {
+		if g := ask(t, st.addr, raw); g.status != 400 || !strings.Contains(g.body, string(MissingKey)) {
+			t.Errorf("%.20q: %d %s", raw, g.status, g.body)
+		}
+	}
+	for _, raw := range []string{
+		request("DELETE", "/tickets/mcp", "", "Mcp-Session-Id: s-1"),
+		request("POST", "/tickets/token", "grant_type=authorization_code&code=x", "Content-Type: application/x-www-form-urlencoded"),
+	} {
+		if g := ask(t, st.addr, raw); g.outcome() != "passthrough" && g.status != 502 {
+			t.Errorf("%.30q: %d %s", raw, g.status, g.outcome())
+		}
 	}
 }
 

@@ -53,7 +53,7 @@ type Upstream struct {
 	Name             string
 	URL              string            `yaml:"url" doc:"Base URL, http or https, with an optional path. Without user, query and fragment."`
 	Listen           Address           `yaml:"listen" doc:"A listener of its own: ip:port, or a port alone at the host of LISTEN. Paths there have no upstream in front."`
-	Adapter          AdapterName       `yaml:"adapter" doc:"Which adapter says what the provider does: a built-in one by name (docs/providers), a file in the adapter language by its path (./mine.yaml), or none. The URL's host picks a built-in one if left out."`
+	Adapter          AdapterName       `yaml:"adapter" doc:"Which adapter says what the provider does: a built-in one by name (docs/providers), a file in the adapter language by its path (./mine.yaml, from the working directory), or none. The URL's host picks a built-in one if left out."`
 	Auth             Auth              `yaml:"auth"`
 	Bind             Bind              `yaml:"bind" doc:"What a replay is bound to: authorization (the same credential as the first request) or subject (who the credential speaks for). Nothing by default. A repeat after doubt always wants the same credential or subject, unless shared says that every credential used here speaks for one account."`
 	Redact           Redact            `yaml:"redact"`

@@ -115,7 +115,7 @@ var adapterName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 // UnmarshalText reads a name or a path.
 func (a *AdapterName) UnmarshalText(text []byte) error {
 	*a = AdapterName(text)
-	if !a.IsFile() && !adapterName.MatchString(string(text)) {
+	if !a.IsFile() && !adapterName.Match(text) {
 		return errors.New("no name of an adapter: write one such as stripe, the path of a file such as ./mine.yaml, or none")
 	}
 	return nil

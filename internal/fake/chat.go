@@ -33,7 +33,7 @@ func PagerDuty() Spec {
 		})
 		return &rest{ledger: l, routes: mux, sets: func(r *http.Request, in map[string]any) bool {
 			return r.Method == http.MethodPut || in["event_action"] == "acknowledge" || in["event_action"] == "resolve"
-		}, answer: func(r *http.Request, o map[string]any) (int, any) {
+		}, answer: func(_ *http.Request, o map[string]any) (int, any) {
 			return 202, map[string]any{"status": "success", "dedup_key": orNone(o["dedup_key"])}
 		}}
 	}, Cases: []Case{

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -82,9 +83,7 @@ func (g *github) create(needs string) http.HandlerFunc {
 			return
 		}
 		made := map[string]any{"id": n, "number": n, "state": "open", "created_at": now, "updated_at": now, "user": map[string]any{"login": "bot"}}
-		for name, v := range object {
-			made[name] = v
-		}
+		maps.Copy(made, object)
 		if needs == "head" {
 			made["head"], made["base"] = githubBranch(object["head"]), githubBranch(object["base"])
 			made["merged"] = false

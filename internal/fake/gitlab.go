@@ -27,6 +27,11 @@ func GitLab() Spec {
 		}
 		mux.HandleFunc("PUT "+project+"/repository/files/{file}", func(w http.ResponseWriter, r *http.Request) {
 			in := readAny(r)
+			if in["last_commit_id"] == nil {
+				l.Add("commits", map[string]any{"of": r.URL.Path})
+				writeJSON(w, 200, map[string]any{"file_path": r.PathValue("file"), "branch": in["branch"]})
+				return
+			}
 			now := l.Get("files", r.URL.Path)
 			if now != nil && now["version"] != in["last_commit_id"] {
 				writeJSON(w, 400, map[string]any{"message": "You are attempting to update a file that has changed since you started editing it."})
@@ -46,6 +51,7 @@ func GitLab() Spec {
 		{Operation: "merge_requests.notes.create", Method: "POST", Target: "/api/v4/projects/7/merge_requests/3/notes", Header: asJSON(), Body: `{"body":"x"}`},
 		{Operation: "merge_requests.create", Method: "POST", Target: "/api/v4/projects/7/merge_requests", Header: asJSON(), Body: `{"title":"x","source_branch":"a","target_branch":"main","description":"d"}`},
 		{Operation: "files.update", Method: "PUT", Target: "/api/v4/projects/7/repository/files/a.txt", Header: asJSON(), Body: `{"branch":"main","content":"x","commit_message":"m","last_commit_id":"c1"}`, Deduplicates: true},
+		{Operation: "files.overwrite", Method: "PUT", Target: "/api/v4/projects/7/repository/files/b.txt", Header: asJSON(), Body: `{"branch":"main","content":"x","commit_message":"m"}`},
 		{Operation: "pipelines.create", Method: "POST", Target: "/api/v4/projects/7/pipeline?ref=main", Header: asJSON()},
 		{Operation: "put", Method: "PUT", Target: "/api/v4/projects/7/issues/3", Header: asJSON(), Body: `{"state_event":"close"}`, Deduplicates: true},
 		{Operation: "delete", Method: "DELETE", Target: "/api/v4/projects/7/issues/4", Header: asJSON(), Deduplicates: true},

@@ -109,12 +109,15 @@ func MicrosoftGraph() Spec {
 				writeJSON(w, 200, map[string]any{"value": value})
 			})
 		}
-		return &rest{ledger: l, routes: mux, sets: func(r *http.Request, _ map[string]any) bool { return r.Method == http.MethodPut }}
+		return &rest{ledger: l, routes: mux, sets: func(r *http.Request, _ map[string]any) bool {
+			return r.Method == http.MethodPut && r.URL.Query().Get("@microsoft.graph.conflictBehavior") != "rename"
+		}}
 	}, Cases: []Case{
 		{Operation: "events.create", Method: "POST", Target: "/v1.0/me/events", Header: asJSON(), Body: `{"subject":"Review"}`},
 		{Operation: "mail.send", Method: "POST", Target: "/v1.0/me/sendMail", Header: asJSON(), Body: `{"message":{"subject":"hi"}}`},
 		{Operation: "messages.send", Method: "POST", Target: "/v1.0/me/messages/m1/send", Header: asJSON()},
 		{Operation: "files.put", Method: "PUT", Target: "/v1.0/me/drive/root:/a.txt:/content", Header: http.Header{"Content-Type": {"text/plain"}}, Body: "a", Deduplicates: true},
+		{Operation: "files.putRenamed", Method: "PUT", Target: "/v1.0/me/drive/root:/b.txt:/content?@microsoft.graph.conflictBehavior=rename", Header: http.Header{"Content-Type": {"text/plain"}}, Body: "a"},
 		{Operation: "delete", Method: "DELETE", Target: "/v1.0/me/events/e1", Header: asJSON(), Deduplicates: true},
 		{Operation: "other", Method: "POST", Target: "/v1.0/me/contacts", Header: asJSON(), Body: `{"givenName":"Ada"}`},
 	}}

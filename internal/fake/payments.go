@@ -66,7 +66,14 @@ func PayPal() Spec {
 	isState := func(r *http.Request, _ map[string]any) bool {
 		return strings.HasPrefix(r.URL.Path, "/v2/invoicing/invoices/")
 	}
-	return keyedAPI("paypal", m, isState, []Case{
+	made := func(l *Ledger) http.Handler {
+		mux := http.NewServeMux()
+		mux.Handle("/", newKeyedAPI(l, m, isState))
+		notices := &rest{ledger: l} // an update of an invoice sends one each time
+		mux.HandleFunc("PUT /v2/invoicing/invoices/{id}", func(w http.ResponseWriter, r *http.Request) { notices.make(w, r, readAny(r)) })
+		return mux
+	}
+	return Spec{Adapter: "paypal", New: made, Cases: []Case{
 		post("orders.create", "/v2/checkout/orders"), post("orders.authorize", "/v2/checkout/orders/O1/authorize"), post("orders.capture", "/v2/checkout/orders/O1/capture"),
 		post("authorizations.capture", "/v2/payments/authorizations/A1/capture"), post("authorizations.reauthorize", "/v2/payments/authorizations/A1/reauthorize"),
 		post("captures.refund", "/v2/payments/captures/C1/refund"), post("payouts.create", "/v1/payments/payouts"), post("payments.v1.execute", "/v1/payments/payment/P1/execute"),
@@ -74,10 +81,11 @@ func PayPal() Spec {
 		post("orders.v1.pay", "/v1/checkout/orders/O1/pay"), post("plans.create", "/v1/billing/plans"), post("subscriptions.create", "/v1/billing/subscriptions"),
 		post("subscriptions.capture", "/v1/billing/subscriptions/S1/capture"), post("products.create", "/v1/catalogs/products"),
 		post("vault.paymentTokens", "/v3/vault/payment-tokens"), post("vault.setupTokens", "/v3/vault/setup-tokens"), post("webProfiles.create", "/v1/payment-experience/web-profiles"),
-		{Operation: "put", Method: "PUT", Target: "/v2/invoicing/invoices/1", Header: asJSON(), Body: `{"note":"x"}`, Deduplicates: true},
+		{Operation: "invoices.update", Method: "PUT", Target: "/v2/invoicing/invoices/1", Header: asJSON(), Body: `{"note":"x"}`},
+		{Operation: "put", Method: "PUT", Target: "/v2/invoicing/templates/1", Header: asJSON(), Body: `{"note":"x"}`, Deduplicates: true},
 		{Operation: "delete", Method: "DELETE", Target: "/v2/invoicing/invoices/2", Header: asJSON(), Deduplicates: true},
 		{Operation: "other", Method: "POST", Target: "/v2/invoicing/invoices", Header: asJSON(), Body: `{}`},
-	})
+	}}
 }
 
 // Adyen honours its Idempotency-Key for a week at least.
@@ -139,7 +147,7 @@ func newPlaid(l *Ledger) http.Handler {
 	}))
 	mux.HandleFunc("POST /transfer/list", func(w http.ResponseWriter, r *http.Request) {
 		in := readAny(r)
-		if r.Header.Get("PLAID-SECRET") == "" && in["secret"] == nil {
+		if r.Header.Get("Plaid-Secret") == "" && in["secret"] == nil {
 			writeJSON(w, 400, map[string]any{"error_type": "INVALID_REQUEST", "error_code": "MISSING_FIELDS"})
 			return
 		}
@@ -186,7 +194,8 @@ func ModernTreasury() Spec {
 	}}
 }
 
-// Square finds payments and orders by their reference.
+// Square finds payments and orders by their reference. For how long it knows a key
+// is not published, so it does not deduplicate here.
 func Square() Spec {
 	return Spec{Adapter: "square", New: func(l *Ledger) http.Handler {
 		mux := http.NewServeMux()
@@ -208,14 +217,15 @@ func Square() Spec {
 		mux.HandleFunc("POST /v2/orders/search", func(w http.ResponseWriter, _ *http.Request) {
 			writeJSON(w, 200, map[string]any{"orders": l.Visible("orders")})
 		})
-		return &rest{ledger: l, routes: mux, sets: func(r *http.Request, in map[string]any) bool {
-			return r.Method == http.MethodPut || r.URL.Path == "/v2/payments/cancel"
+		return &rest{ledger: l, routes: mux, sets: func(r *http.Request, _ map[string]any) bool {
+			return r.Method == http.MethodPut && !strings.HasPrefix(r.URL.Path, "/v2/orders/") || r.URL.Path == "/v2/payments/cancel"
 		}}
 	}, Reads: func(r *http.Request, _ []byte) bool { return strings.HasSuffix(r.URL.Path, "/search") }, Cases: []Case{
 		{Operation: "payments.create", Method: "POST", Target: "/v2/payments", Header: asJSON(), Body: `{"source_id":"cnon:x","idempotency_key":"sdk-made"}`},
 		{Operation: "orders.create", Method: "POST", Target: "/v2/orders", Header: asJSON(), Body: `{"order":{"location_id":"L1"}}`},
 		{Operation: "payments.cancelByKey", Method: "POST", Target: "/v2/payments/cancel", Header: asJSON(), Body: `{"idempotency_key":"k1"}`, Deduplicates: true},
 		{Operation: "keyed", Method: "POST", Target: "/v2/refunds", Header: asJSON(), Body: `{"payment_id":"p","idempotency_key":"sdk-made"}`},
+		{Operation: "orders.update", Method: "PUT", Target: "/v2/orders/o1", Header: asJSON(), Body: `{"order":{"version":1,"line_items":[{"name":"tea","quantity":"1"}]}}`},
 		{Operation: "put", Method: "PUT", Target: "/v2/customers/1", Header: asJSON(), Body: `{"note":"x"}`, Deduplicates: true},
 		{Operation: "delete", Method: "DELETE", Target: "/v2/customers/2", Header: asJSON(), Deduplicates: true},
 		{Operation: "other", Method: "POST", Target: "/v2/customers", Header: asJSON(), Body: `{"given_name":"Ada"}`},

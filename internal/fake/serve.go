@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -250,9 +251,7 @@ func (a *answer) sendFirst(w http.ResponseWriter) {
 }
 
 func (a *answer) sendHead(w http.ResponseWriter) {
-	for name, values := range a.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), a.header)
 	w.WriteHeader(max(a.status, http.StatusOK))
 }
 

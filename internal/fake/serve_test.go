@@ -18,14 +18,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func things() Spec {
 	return Spec{Adapter: "things", New: func(l *Ledger) http.Handler {
 		mux := http.NewServeMux()
-		mux.HandleFunc("POST /things", func(w http.ResponseWriter, r *http.Request) {
+		mux.HandleFunc("POST /things", func(w http.ResponseWriter, _ *http.Request) {
 			l.Add("thing", map[string]any{})
 			w.WriteHeader(http.StatusCreated)
 			_, _ = io.WriteString(w, "one ")
 			_ = http.NewResponseController(w).Flush()
 			_, _ = io.WriteString(w, "two")
 		})
-		mux.HandleFunc("/find", func(w http.ResponseWriter, r *http.Request) { writeJSON(w, 200, l.Visible("thing")) })
+		mux.HandleFunc("/find", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, l.Visible("thing")) })
 		return mux
 	}, Reads: func(r *http.Request, _ []byte) bool { return r.URL.Path == "/find" }}
 }

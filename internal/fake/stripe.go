@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -103,10 +104,10 @@ func (s *stripe) authorized(next http.Handler) http.Handler {
 func (s *stripe) keyed(keeps time.Duration, do func(*http.Request, []byte) (int, any)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body) // it is in memory
-		key, print := r.Header.Get("Idempotency-Key"), r.Method+" "+r.RequestURI+"\n"+string(body)
+		key, request := r.Header.Get("Idempotency-Key"), r.Method+" "+r.RequestURI+"\n"+string(body)
 		first, known := s.keys[key]
 		switch {
-		case known && key != "" && s.ledger.Now().Sub(first.at) < keeps && first.print != print:
+		case known && key != "" && s.ledger.Now().Sub(first.at) < keeps && first.print != request:
 			writeJSON(w, 400, stripeError("idempotency_error", "", "Keys for idempotent requests can only be used with the same parameters they were first used with."))
 			return
 		case known && key != "" && s.ledger.Now().Sub(first.at) < keeps:
@@ -119,7 +120,7 @@ func (s *stripe) keyed(keeps time.Duration, do func(*http.Request, []byte) (int,
 		status, answer := do(r, body)
 		if status < 300 || status >= 500 && keeps == stripeKeepsV1 {
 			text, _ := json.Marshal(answer) // made of JSON's types
-			s.keys[key] = stripeFirst{print, status, append(text, '\n'), s.ledger.Now()}
+			s.keys[key] = stripeFirst{request, status, append(text, '\n'), s.ledger.Now()}
 		}
 		writeJSON(w, status, answer)
 	}
@@ -234,8 +235,7 @@ func (s *stripe) list(w http.ResponseWriter, r *http.Request, kind string) {
 	}
 	page, begun := []any{}, q.Get("starting_after") == ""
 	all, more := s.ledger.Visible(kind), false
-	for i := len(all) - 1; i >= 0; i-- {
-		o := all[i]
+	for _, o := range slices.Backward(all) {
 		switch {
 		case !begun:
 			begun = o["id"] == q.Get("starting_after")

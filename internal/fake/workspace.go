@@ -126,5 +126,9 @@ func AWS() Spec {
 	target := asJSON()
 	target.Set("X-Amz-Target", "DynamoDB_20120810.PutItem")
 	target.Set("Authorization", "AWS4-HMAC-SHA256 Credential=x/20270101/eu-west-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0")
-	return simple("aws", nil, []Case{{Operation: "effect", Method: "POST", Target: "/", Header: target, Body: `{"TableName":"t"}`}})
+	signed := http.Header{"Authorization": target["Authorization"]}
+	return simple("aws", nil, []Case{
+		{Operation: "effect", Method: "POST", Target: "/", Header: target, Body: `{"TableName":"t"}`},
+		{Operation: "url.effect", Method: "POST", Target: "/?Action=RunInstances&MinCount=1", Header: signed},
+	})
 }

@@ -34,19 +34,23 @@ type dialect struct {
 // Read refuses what a server could read in another way than we do: batches, names
 // that stand twice or in other case, and headers that contradict the body.
 func (d *dialect) Read(r *classify.Request) (providers.Content, *providers.Refusal) {
-	switch r.Method {
-	case "POST":
-	case "GET":
+	switch {
+	case r.Method == "POST":
+	case r.Method == "GET":
 		return resuming{session: r.Header.Value("Mcp-Session-Id")}, nil
+	case r.Method == "DELETE" && r.Header.Has("Mcp-Session-Id"):
+		return passing{}, nil // the end of a session
 	default:
-		return passing{}, nil
+		return nil, nil
 	}
 	m, wrong := parse(r)
 	switch {
 	case wrong != 0:
 		return nil, refusal(faults[wrong].code, faults[wrong].text, nil)
+	case m == nil && isOAuth(r):
+		return passing{}, nil
 	case m == nil:
-		return passing{}, nil // no JSON-RPC: a token endpoint, a registration
+		return nil, nil
 	}
 	if text := contradiction(r.Header, m); text != "" {
 		return nil, refusal(headerMismatch, text, m.id)
@@ -58,6 +62,18 @@ func (d *dialect) Read(r *classify.Request) (providers.Content, *providers.Refus
 		return listing{passing{m.method}, d.tools}, nil
 	}
 	return passing{m.method}, nil
+}
+
+// isOAuth reports whether a request that is no JSON-RPC is one to an authorization
+// server beside the MCP server: for a token (RFC 6749, a form), or to register a
+// client (RFC 7591, JSON).
+func isOAuth(r *classify.Request) bool {
+	media, _, _ := strings.Cut(r.Header.Value("Content-Type"), ";")
+	if strings.EqualFold(strings.TrimSpace(media), "application/x-www-form-urlencoded") {
+		return strings.Contains(string(r.Body), "grant_type=") || strings.Contains(string(r.Body), "token=")
+	}
+	at, err := classify.Locate(r.Body, []string{"redirect_uris"})
+	return err == nil && at.Found
 }
 
 // refusal is an answer of HTTP status 400 with a JSON-RPC error, as servers give

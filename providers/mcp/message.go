@@ -53,16 +53,17 @@ var faults = [...]struct {
 	noID:       {invalidRequest, "A tools/call has an id that is text or a number."},
 }
 
-// parse reads a body strictly. Nil without an error is what is no JSON-RPC.
+// parse reads a body strictly, whatever media type it claims: servers differ in
+// which they take. Nil without a fault is what is no JSON-RPC.
 func parse(r *classify.Request) (*message, fault) {
-	if !isJSON(r.Header) {
-		return nil, 0
-	}
 	if c := r.Header.Value("Content-Encoding"); c != "" && !strings.EqualFold(c, "identity") {
 		return nil, isCoded
 	}
 	body := bytes.TrimLeft(bytes.TrimPrefix(r.Body, []byte("\xef\xbb\xbf")), " \t\r\n")
+	looksJSON := len(body) > 0 && (body[0] == '{' || body[0] == '[')
 	switch {
+	case !looksJSON && !strings.Contains(strings.ToLower(r.Header.Value("Content-Type")), "json"):
+		return nil, 0
 	case len(body) == 0 || len(body) > messageBytesMax || !json.Valid(body):
 		return nil, notJSON
 	case body[0] == '[':
@@ -80,12 +81,6 @@ func parse(r *classify.Request) (*message, fault) {
 		return &message{}, 0 // a response to the server
 	}
 	return request(top)
-}
-
-func isJSON(h classify.Header) bool {
-	media, _, _ := strings.Cut(h.Value("Content-Type"), ";")
-	media = strings.ToLower(strings.TrimSpace(media))
-	return media == "" || media == "application/json" || strings.HasSuffix(media, "+json") || media == "text/plain"
 }
 
 func request(top map[string]json.RawMessage) (*message, fault) {

@@ -28,7 +28,7 @@ func TestEvents(t *testing.T) {
 		{"LF", "data: a\n\ndata:b\n\n", []string{"||a", "||b"}},
 		{"CR LF", "event: x\r\ndata: a\r\n\r\n", []string{"x||a"}},
 		{"CR", "id: 1\rdata: a\r\rdata: b\r\r", []string{"|1|a", "|1|b"}},
-		{"lines joined", "data: a\ndata:\ndata:  b\n\n", []string{"||a\n\n b"}},
+		{"lines joined", "data: a\ndata:\n" + "data:  b\n\n", []string{"||a\n\n b"}},
 		{"comments and unknown fields", ": ping\n\nretry: 5\nother\ndata: a\n\n", []string{"||a"}},
 		{"byte order mark", "\xef\xbb\xbfdata: a\n\n", []string{"||a"}},
 		{"without data", "event: x\nid: 7\n\ndata: a\n\n", []string{"|7|a"}},
