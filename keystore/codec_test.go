@@ -53,22 +53,50 @@ func runV1() *Run {
 	return &Run{Namespace: "default", Name: "ticket-77", CreatedAt: 1767323045000000001, TouchedAt: 1767323048000000004, EndedAt: 1767323049000000005}
 }
 
-const goldenV1 = "testdata/record_v1.golden"
+// laterV1 is the record in testdata/later_v1.golden, with what format 1 got later:
+// terms of adapters, holds, and what a model's answer has cost.
+func laterV1() *Record {
+	r := recordV1()
+	r.Terms = Terms{Retention: 24 * time.Hour, Conditional: true, Errors: ErrorsAreForgotten}
+	r.Intent.Scope, r.Tool, r.HeldFor, r.ResendSpent, r.Stuck = "s1", "refund", ApprovalRequired, true, "a program failed"
+	r.Approval = &Approval{Actor: "ann", At: 1767323045000000007, ExpiresAt: 1767323045000000008}
+	r.Receipt.Usage = &Usage{Input: 20, Output: 9, CachedInput: 4, Reasoning: 1}
+	return r
+}
+
+func planV1() *Plan {
+	return &Plan{
+		Namespace: "default", Run: "ticket-77", Turn: "3", Digest: [32]byte{9}, CreatedAt: 1767323045000000001, FromAnswer: true, Advisory: true,
+		Decision: []byte(`{"text":"so be it"}`), Calls: []PlannedCall{{ID: "call_1", Tool: "refund", Args: []byte(`{"amount":5}`)}, {ID: "call_2"}},
+	}
+}
 
 // TestGoldenV1: what the first format wrote is read for ever. -rewrite makes
-// the file only where there is none.
+// a file only where there is none.
 func TestGoldenV1(t *testing.T) {
-	if _, err := os.Stat(goldenV1); *rewrite && errors.Is(err, os.ErrNotExist) {
-		page := fmt.Sprintf("# A record and a run as format 1 stores them: recordV1 and runV1 in codec_test.go.\n# Kept for ever; a later format adds a file of its own.\n%x\n%x\n",
-			stored(t, recordV1()), stored(t, runV1()))
-		if err := os.MkdirAll(filepath.Dir(goldenV1), 0o777); err != nil {
+	testGolden(t, "testdata/record_v1.golden", "# A record and a run as format 1 stores them: recordV1 and runV1 in codec_test.go.\n# Kept for ever; a later format adds a file of its own.\n",
+		[2]any{recordV1(), &Record{}}, [2]any{runV1(), &Run{}})
+	testGolden(t, "testdata/later_v1.golden", "# A record and a plan with what format 1 got later: laterV1 and planV1 in codec_test.go.\n# Kept for ever; what comes still later adds a file of its own.\n",
+		[2]any{laterV1(), &Record{}}, [2]any{planV1(), &Plan{}})
+}
+
+// testGolden holds what is in a file against pairs of what it means and an empty
+// value of that type.
+func testGolden(t *testing.T, path, head string, pairs ...[2]any) {
+	t.Helper()
+	if _, err := os.Stat(path); *rewrite && errors.Is(err, os.ErrNotExist) {
+		page := head
+		for _, p := range pairs {
+			page += fmt.Sprintf("%x\n", stored(t, p[0]))
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(goldenV1, []byte(page), 0o666); err != nil {
+		if err := os.WriteFile(path, []byte(page), 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
-	page, err := os.ReadFile(goldenV1)
+	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,11 +111,12 @@ func TestGoldenV1(t *testing.T) {
 		}
 		lines = append(lines, b)
 	}
-	if len(lines) != 2 {
-		t.Fatalf("%d values in %s, want 2", len(lines), goldenV1)
+	if len(lines) != len(pairs) {
+		t.Fatalf("%d values in %s, want %d", len(lines), path, len(pairs))
 	}
-	checkGolden(t, lines[0], &Record{}, recordV1())
-	checkGolden(t, lines[1], &Run{}, runV1())
+	for i, p := range pairs {
+		checkGolden(t, lines[i], p[1], p[0])
+	}
 }
 
 func checkGolden(t *testing.T, b []byte, got, want any) {

@@ -581,7 +581,9 @@ func (r *Record) settleDoubt(from State) {
 			r.forgetLookups()
 		}
 		if from == Unknown {
-			r.ResendSpent, r.Stuck = false, ""
+			// A person asks to look again. Where a copy would have its effect anew, that
+			// is no leave to send one.
+			r.ResendSpent, r.Stuck = r.ResendSpent && r.Terms.Errors == ErrorsAreForgotten, ""
 		}
 	case Unknown, Pending, Held, Planned:
 	case None, Open, Succeeded, Rejected, Abandoned, Expired, numStates:

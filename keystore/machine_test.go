@@ -235,6 +235,24 @@ func TestGuards(t *testing.T) {
 		{"effect", resend, 0, func(r *Record, _ *Event) { r.Class = classify.Effect }, false},
 		{"effect that is keyed by now", resend, 0, func(r *Record, e *Event) { r.Class, e.Begin.Class = classify.Effect, classify.Keyed }, false},
 		{"no class", resend, 0, func(r *Record, _ *Event) { r.Class = 0 }, false},
+		{"in another scope", resend, hour, func(_ *Record, e *Event) { e.Begin.Intent.Scope = "another" }, false},
+		{"keyed, and resending is spent", resend, hour, func(r *Record, _ *Event) { r.ResendSpent = true }, false},
+		{"keyed, and nothing can be judged", resend, hour, func(r *Record, _ *Event) { r.Stuck = "a program failed" }, false},
+		{"read, and resending is spent", resend, hour, func(r *Record, _ *Event) { r.Class, r.ResendSpent = classify.Read, true }, false},
+		{"conditional effect", resend, hour, conditional, true},
+		{"conditional effect, within the margin", resend, 24*hour - 72*time.Minute, conditional, false},
+		{"conditional effect, and resending is spent", resend, hour, func(r *Record, e *Event) { conditional(r, e); r.ResendSpent = true }, false},
+		{"conditional effect without a retention", resend, 0, func(r *Record, e *Event) { conditional(r, e); r.Terms.Retention = 0 }, false},
+		{"conditional, idempotent and old", resend, hour, func(r *Record, e *Event) { conditional(r, e); r.Class = classify.Idempotent }, true},
+		{"effect that is conditional by now", resend, 0, func(r *Record, e *Event) { r.Class, e.Begin.Terms.Conditional = classify.Effect, true }, false},
+
+		{"absent in another scope", absent, hour, func(_ *Record, e *Event) { e.Begin.Intent.Scope = "another" }, false},
+		{"absent, and nothing can be judged", absent, hour, func(r *Record, _ *Event) { r.Stuck = "a program failed" }, false},
+		{"absent, and a copy would meet the kept error", absent, hour, func(r *Record, _ *Event) { r.ResendSpent, r.Terms.Errors = true, ErrorsAreKept }, false},
+		{"absent, and a copy would run anew", absent, hour, func(r *Record, _ *Event) { r.ResendSpent, r.Terms.Errors = true, ErrorsAreForgotten }, true},
+		{"absent, and a copy would be refused for its version", absent, hour, func(r *Record, _ *Event) {
+			r.ResendSpent, r.Terms.Errors, r.Terms.Conditional = true, ErrorsAreKept, true
+		}, true},
 	} {
 		r, e := sample(InDoubt, tc.kind, c)
 		tc.with(r, &e)
@@ -244,6 +262,8 @@ func TestGuards(t *testing.T) {
 		}
 	}
 }
+
+func conditional(r *Record, _ *Event) { r.Class, r.Terms.Conditional = classify.Effect, true }
 
 func TestRetentionMargin(t *testing.T) {
 	for retention, want := range map[time.Duration]time.Duration{

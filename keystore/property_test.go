@@ -31,8 +31,16 @@ type walk struct {
 	// that a fresh intent began.
 	account   Digest
 	origin    string
+	scope     Digest
 	class     classify.Class
 	retention time.Duration
+	// conditional and errors are what its terms say besides; isResend says that the
+	// newest attempt is a copy.
+	conditional bool
+	errors      ErrorReplay
+	isResend    bool
+	// spent says that no further copy may be sent, stuck that nothing may be tried.
+	spent, stuck bool
 }
 
 var reasons = []string{"", "refused", strings.Repeat("é", ReasonBytesMax), "\xff"}
@@ -52,6 +60,9 @@ func drawBeginning(t *rapid.T) *Beginning {
 	b.Credential, b.Principal = anyDigest.Draw(t, "credential"), anyDigest.Draw(t, "principal")
 	b.Intent.Origin, b.Intent.Target = anyOrigin.Draw(t, "origin"), rapid.SampledFrom([]string{"/x", "/y"}).Draw(t, "target")
 	b.Terms.Retention = anyStretch.Draw(t, "retention")
+	b.Terms.Conditional = rapid.IntRange(0, 4).Draw(t, "conditional") == 0
+	b.Terms.Errors = rapid.SampledFrom([]ErrorReplay{ErrorsRunAnew, ErrorsAreKept, ErrorsAreForgotten}).Draw(t, "errors")
+	b.Intent.Scope = rapid.SampledFrom([]Digest{"", "", "s"}).Draw(t, "scope")
 	b.Fence = Fence(rapid.Uint64Range(0, 5).Draw(t, "fence"))
 	b.Epoch = Epoch(rapid.Uint64Range(0, 5).Draw(t, "epoch"))
 	return b
@@ -68,7 +79,7 @@ func drawAbsence(t *rapid.T, now Instant) Absence {
 func drawRequest(t *rapid.T, now Instant) *Request {
 	return &Request{
 		Beginning: *drawBeginning(t), Lookup: drawAbsence(t, now),
-		Means:       rapid.SliceOfN(rapid.SampledFrom([]Means{ByResend, ByLookup}), 0, 3).Draw(t, "means"),
+		Means:       rapid.SliceOfN(rapid.SampledFrom([]Means{ByResend, ByLookup, ByResendIfAbsent}), 0, 3).Draw(t, "means"),
 		LookupSpent: rapid.Bool().Draw(t, "lookup spent"), PauseOnUnknown: rapid.Bool().Draw(t, "pause"),
 		OnlyRecover: rapid.IntRange(0, 3).Draw(t, "only recover") == 0,
 	}
@@ -84,10 +95,14 @@ func (w *walk) drawEvent(t *rapid.T) Event {
 	if w.r != nil {
 		e.Attempt = uint32(max(0, int(w.r.AttemptsMade)-rapid.SampledFrom([]int{0, 0, 0, 1, -1}).Draw(t, "attempts back")))
 	}
-	e.Evidence = map[EventKind]classify.Evidence{SawUnsent: classify.Unsent, SawAmbiguous: classify.Lost}[e.Kind]
-	if e.Evidence == 0 {
-		e.Evidence = classify.Answered
+	e.Evidence = classify.Answered
+	if e.Kind == SawUnsent {
+		e.Evidence = classify.Unsent
 	}
+	if e.Kind == SawAmbiguous && rapid.Bool().Draw(t, "lost") {
+		e.Evidence = classify.Lost
+	}
+	e.InFlight, e.Stuck = rapid.IntRange(0, 3).Draw(t, "in flight") == 0, rapid.IntRange(0, 7).Draw(t, "stuck") == 0
 	if rapid.IntRange(0, 3).Draw(t, "receipt") > 0 {
 		e.Receipt = &Receipt{Status: 200 + int(e.Kind), Body: Body{Bytes: 1, Inline: []byte{byte(e.Kind)}}}
 	}
@@ -164,17 +179,21 @@ func (w *walk) checkAttempt(t *rapid.T, e Event, next *Record) {
 }
 
 func (w *walk) mayRepeat(b *Beginning) bool {
-	if digestOf(b) != w.account || b.Intent.Origin != w.origin {
+	if digestOf(b) != w.account || b.Intent.Origin != w.origin || b.Intent.Scope != w.scope || w.spent || w.stuck {
 		return false
 	}
 	age := time.Duration(w.now - w.firstSent)
+	remembered := age < w.retention && age+5*time.Minute < max(w.retention, w.retention/2+5*time.Minute)
+	if w.conditional {
+		return remembered
+	}
 	switch w.class {
 	case classify.Read, classify.Decision:
 		return true
 	case classify.Idempotent:
 		return age < 10*time.Minute
 	case classify.Keyed:
-		return age < w.retention && age+5*time.Minute < max(w.retention, w.retention/2+5*time.Minute)
+		return remembered
 	}
 	return false
 }
@@ -189,7 +208,8 @@ func digestOf(b *Beginning) Digest {
 func (w *walk) counts(e Event) bool {
 	a := e.Absence
 	spaced := len(w.asked) == 0 || a.AskedAt-w.asked[len(w.asked)-1] >= Instant(a.Spacing)
-	return a.Believable && e.Begin != nil && digestOf(e.Begin) == w.account && e.Begin.Intent.Origin == w.origin && spaced &&
+	convergesNowhere := w.spent && w.errors == ErrorsAreKept && !w.conditional
+	return a.Believable && !w.stuck && !convergesNowhere && e.Begin != nil && digestOf(e.Begin) == w.account && e.Begin.Intent.Origin == w.origin && e.Begin.Intent.Scope == w.scope && spaced &&
 		a.AskedAt <= w.now && a.AskedAt-w.doubtSince >= Instant(a.Quiesce+a.Lag)
 }
 
@@ -202,9 +222,13 @@ func (w *walk) keepAccount(t *rapid.T, e Event, next *Record) {
 	switch e.Kind {
 	case Begun:
 		w.account, w.origin, w.class, w.retention = digestOf(e.Begin), e.Begin.Intent.Origin, e.Begin.Class, e.Begin.Terms.Retention
+		w.scope, w.conditional, w.errors, w.isResend = e.Begin.Intent.Scope, e.Begin.Terms.Conditional, e.Begin.Terms.Errors, false
+		if w.r.IsApproved(w.now) && w.r.Class == e.Begin.Class && w.r.Intent.Origin == e.Begin.Intent.Origin {
+			w.scope = w.r.Intent.Scope // what was approved is what is sent
+		}
 		w.sent = append(w.sent, w.now)
 	case ResendBegun:
-		w.account = digestOf(e.Begin)
+		w.account, w.isResend = digestOf(e.Begin), true
 		w.sent = append(w.sent, w.now)
 	case SawUnsent:
 		w.unsent++
@@ -214,11 +238,19 @@ func (w *walk) keepAccount(t *rapid.T, e Event, next *Record) {
 		w.endInDoubt()
 	case SawNotApplied:
 		w.endInDoubt()
-	case SawAmbiguous, EpochDied:
+	case SawAmbiguous:
+		w.doubtful, w.stuck = true, w.stuck || e.Stuck
+		if e.Evidence == classify.Answered && !e.InFlight {
+			w.spent = w.spent || w.class == classify.Keyed && w.errors == ErrorsAreForgotten || w.isResend && (w.conditional || w.errors == ErrorsAreKept)
+		}
+		w.endInDoubt()
+	case EpochDied:
 		w.doubtful = true
 		w.endInDoubt()
+	case LookupFailed:
+		w.stuck = w.stuck || e.Stuck
 	case OperatorRecheck:
-		w.asked = nil
+		w.asked, w.spent, w.stuck = nil, w.spent && w.errors == ErrorsAreForgotten, false
 	case LookupAbsent:
 		if w.counts(e) {
 			w.asked = append(w.asked, e.Absence.AskedAt)
@@ -228,7 +260,10 @@ func (w *walk) keepAccount(t *rapid.T, e Event, next *Record) {
 		w.firstSent = w.sent[0]
 	}
 	if next.State == Open || next.State.Final() {
-		w.doubtful, w.asked = false, nil
+		w.doubtful, w.asked, w.spent, w.stuck = false, nil, false, false
+	}
+	if next.ResendSpent != w.spent || (next.Stuck != "") != w.stuck {
+		t.Fatalf("%s: spent %t and stuck %q on record; %t and %t in truth", e.Kind, next.ResendSpent, next.Stuck, w.spent, w.stuck)
 	}
 	if doubt := next.DoubtSince != 0; doubt != w.doubtful || doubt && next.DoubtSince != w.doubtSince {
 		t.Fatalf("%s: in doubt since %d on record; %t since %d in truth", e.Kind, next.DoubtSince, w.doubtful, w.doubtSince)
@@ -262,6 +297,9 @@ func (w *walk) ask(t *rapid.T, q *Request, run RunFacts) {
 	}
 	if q.OnlyRecover && v.Action == Send {
 		t.Fatalf("who has no request to send is told to send: %+v", v)
+	}
+	if w.stuck && (v.Action == Send || v.Action == Resend || v.Action == Ask) {
+		t.Fatalf("a call that nobody can judge: verdict %+v", v)
 	}
 	if v.Action == Replay && w.r.Receipt == nil || v.Action == Send && w.doubtful || v.Action == Ask && w.r.State != InDoubt {
 		t.Fatalf("verdict %+v in state %s, in doubt: %t", v, w.r.State, w.doubtful)
@@ -306,7 +344,7 @@ func anySequence(t *rapid.T) {
 		},
 		"ask in doubt": func(t *rapid.T) {
 			q := drawRequest(t, w.now)
-			q.Fingerprint, q.Credential, q.Principal, q.Intent.Origin = w.fitFor(&q.Beginning)
+			w.fit(&q.Beginning)
 			w.ask(t, q, RunFacts{})
 		},
 		"time": func(t *rapid.T) { w.now = w.now.Add(anyWait.Draw(t, "time passes")) },
@@ -340,7 +378,7 @@ func (w *walk) fitting(t *rapid.T) Event {
 		e.Begin = beginning()
 	}
 	if rapid.IntRange(0, 3).Draw(t, "stranger") > 0 {
-		e.Begin.Fingerprint, e.Begin.Credential, e.Begin.Principal, e.Begin.Intent.Origin = w.fitFor(e.Begin)
+		w.fit(e.Begin)
 	}
 	return e
 }
@@ -356,9 +394,9 @@ func goesOn(state State, kind EventKind) bool {
 	return true
 }
 
-func (w *walk) fitFor(b *Beginning) (classify.Fingerprint, Digest, Digest, string) {
-	if w.r == nil {
-		return b.Fingerprint, b.Credential, b.Principal, b.Intent.Origin
+// fit makes of b the beginning of whoever made the call.
+func (w *walk) fit(b *Beginning) {
+	if r := w.r; r != nil {
+		b.Fingerprint, b.Credential, b.Principal, b.Intent.Origin, b.Intent.Scope = r.Fingerprint, r.Credential, r.Principal, r.Intent.Origin, r.Intent.Scope
 	}
-	return w.r.Fingerprint, w.r.Credential, w.r.Principal, w.r.Intent.Origin
 }

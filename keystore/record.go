@@ -120,8 +120,9 @@ type Record struct {
 	HeldFor  Reason    `cbor:"25,keyasint,omitempty"`
 	Approval *Approval `cbor:"26,keyasint,omitempty"`
 	// ResendSpent says that no further copy may be sent while the call is in
-	// doubt: it would be answered the same, or have its effect anew. Stuck says
-	// why nothing at all may be tried; empty if something may.
+	// doubt: it would be answered the same, or have its effect anew. Of the first a
+	// person's wish to check again is leave to try once more, of the second not.
+	// Stuck says why nothing at all may be tried; empty if something may.
 	ResendSpent bool   `cbor:"27,keyasint,omitempty"`
 	Stuck       string `cbor:"28,keyasint,omitempty"`
 }

@@ -70,7 +70,9 @@ type Store interface {
 	// Apply records an event of a call, as Next says. If the event has a
 	// receipt, body holds its bytes, unless Receipt.Body already names a staged
 	// body or says that it is missing. A plan that comes with it goes on record in
-	// the same step, if the event settles the call and the turn's plan allows it.
+	// the same step, if the event settles the call and the turn's plan allows it; or
+	// before, where it is too large for that, and without its calls' arguments if need
+	// be.
 	//
 	// Apply is taken even when the disk's reserve is reached. Errors: ErrNotFound,
 	// those of Next, ErrUnavailable, ErrCorrupt.

@@ -14,13 +14,31 @@ import (
 type provider struct {
 	class     classify.Class
 	retention time.Duration
-	lookup    Absence
+	errors    ErrorReplay
+	// isConditional says that a request names the version it expects, which is gone
+	// with the effect.
+	isConditional bool
+	lookup        Absence
 
 	// effects are those of our one call, by account.
 	effects []effect
-	// firstSeen is when each account's provider first saw the key.
+	// firstSeen is when each account's provider first saw the key; hasFailed says
+	// that what it keeps under the key is an error.
 	firstSeen map[Digest]Instant
+	hasFailed map[Digest]bool
 }
+
+// A fate is what becomes of a request that reaches its provider.
+type fate uint8
+
+const (
+	// carriedOut: it has its effect, or was recognised as one that has.
+	carriedOut fate = iota + 1
+	// failsAgain: the error is given that was kept.
+	failsAgain
+	// refusedByVersion: the version that it names is gone.
+	refusedByVersion
+)
 
 type effect struct {
 	account Digest
@@ -38,24 +56,54 @@ const (
 
 // carryOut is the moment at which a request that reached the provider has its
 // effect, or is recognised.
-func (p *provider) carryOut(account Digest, now Instant, lag time.Duration) {
+func (p *provider) carryOut(account Digest, now Instant, lag time.Duration) fate {
 	seen, known := p.firstSeen[account]
-	switch p.class {
-	case classify.Keyed:
-		if known && now < seen.Add(p.retention) {
-			return
+	switch {
+	case p.isConditional:
+		if len(p.effects) > 0 {
+			return refusedByVersion
 		}
-	case classify.Idempotent:
+	case p.class == classify.Keyed:
+		if known && now < seen.Add(p.retention) {
+			if p.hasFailed[account] {
+				return failsAgain
+			}
+			return carriedOut
+		}
+	case p.class == classify.Idempotent:
 		// A repeat within the time in which nobody else undid the first one
 		// changes nothing.
 		if known && now < seen.Add(IdempotentResendMax+attemptMax+quiesce) {
-			return
+			return carriedOut
 		}
 	}
 	if !known {
 		p.firstSeen[account] = now
 	}
 	p.effects = append(p.effects, effect{account, now, now.Add(lag)})
+	return carriedOut
+}
+
+// fail is the moment at which a request fails, perhaps after it has had its
+// effect.
+func (p *provider) fail(account Digest, now Instant, lag time.Duration, hasEffect bool) {
+	seen, known := p.firstSeen[account]
+	if p.class == classify.Keyed && known && now < seen.Add(p.retention) {
+		return // what was kept is not replaced
+	}
+	switch {
+	case p.class == classify.Keyed && p.errors == ErrorsRunAnew:
+		return // it was undone
+	case p.class == classify.Keyed && p.errors == ErrorsAreKept:
+		p.firstSeen[account], p.hasFailed[account] = now, true
+	case p.class == classify.Keyed:
+	case hasEffect:
+		p.carryOut(account, now, lag)
+		return
+	}
+	if hasEffect {
+		p.effects = append(p.effects, effect{account, now, now.Add(lag)})
+	}
 }
 
 func (p *provider) shows(account Digest, now Instant) bool {
@@ -75,8 +123,9 @@ type flight struct {
 	// cutAt is when its connection broke; 0 while the sidecar still listens.
 	cutAt Instant
 	// done says that the provider carried it out, refused it, or never will.
-	done    bool
-	applied bool
+	done bool
+	fate fate
+	// refused says that nothing happened, and that trying again is right.
 	refused bool
 	// mute says that no answer can reach the sidecar: the process that sent it
 	// is dead.
@@ -109,10 +158,13 @@ type world struct {
 }
 
 func newWorld(t *rapid.T) *world {
-	w := &world{now: t0, epoch: 1, provider: provider{firstSeen: map[Digest]Instant{}}}
+	w := &world{now: t0, epoch: 1, provider: provider{firstSeen: map[Digest]Instant{}, hasFailed: map[Digest]bool{}}}
 	w.provider.class = rapid.SampledFrom([]classify.Class{classify.Keyed, classify.Idempotent, classify.Effect}).Draw(t, "class")
 	if w.provider.class == classify.Keyed {
 		w.provider.retention = rapid.SampledFrom([]time.Duration{time.Hour, 24 * time.Hour}).Draw(t, "retention")
+		w.provider.errors = rapid.SampledFrom([]ErrorReplay{ErrorsRunAnew, ErrorsAreKept, ErrorsAreForgotten}).Draw(t, "errors")
+	} else if rapid.IntRange(0, 2).Draw(t, "conditional") == 0 {
+		w.provider.class, w.provider.isConditional, w.provider.retention = classify.Effect, true, 24*time.Hour
 	}
 	w.provider.lookup = Absence{
 		Quiesce: quiesce, Lag: rapid.SampledFrom([]time.Duration{0, time.Second, 10 * time.Minute}).Draw(t, "lag"),
@@ -123,9 +175,10 @@ func newWorld(t *rapid.T) *world {
 
 func (w *world) request(t *rapid.T) *Request {
 	q := &Request{Beginning: *beginning(), Lookup: w.provider.lookup}
-	q.Class, q.Terms.Retention, q.Epoch = w.provider.class, w.provider.retention, w.epoch
+	q.Class, q.Epoch = w.provider.class, w.epoch
+	q.Terms = Terms{Retention: w.provider.retention, Errors: w.provider.errors, Conditional: w.provider.isConditional}
 	q.Credential = rapid.SampledFrom([]Digest{"a", "a", "a", "b"}).Draw(t, "account")
-	q.Means = rapid.SampledFrom([][]Means{{ByResend, ByLookup}, {ByLookup, ByResend}, {ByLookup}, {ByResend}, nil}).Draw(t, "means")
+	q.Means = rapid.SampledFrom([][]Means{{ByResend, ByLookup}, {ByLookup, ByResend}, {ByLookup}, {ByResend}, {ByLookup, ByResendIfAbsent}, nil}).Draw(t, "means")
 	q.OnlyRecover = rapid.IntRange(0, 5).Draw(t, "only recover") == 0
 	q.LookupSpent = rapid.IntRange(0, 9).Draw(t, "lookup spent") == 0
 	return q
@@ -180,9 +233,26 @@ func (w *world) arrive(t *rapid.T) {
 		if w.provider.lookup.Believable {
 			lag = min(lag, w.provider.lookup.Lag)
 		}
-		w.provider.carryOut(f.account, w.now, lag)
-		f.done, f.applied = true, true
+		f.done, f.fate = true, w.provider.carryOut(f.account, w.now, lag)
 	}
+}
+
+// fail lets the provider answer the attempt under way with an error that leaves
+// open what happened.
+func (w *world) fail(t *rapid.T) {
+	f := w.drawFlight(t, func(f *flight) bool { return w.underWay(f) && f.mayArrive(w.now) })
+	if f == nil {
+		return
+	}
+	hasEffect := rapid.Bool().Draw(t, "with its effect")
+	for _, other := range w.flights {
+		// A provider that forgets errors cannot know a copy that overtakes its first:
+		// that is beyond what it promises.
+		hasEffect = hasEffect && (other == f || !other.mayArrive(w.now) || w.provider.errors != ErrorsAreForgotten)
+	}
+	w.provider.fail(f.account, w.now, 0, hasEffect)
+	f.done, f.cutAt, f.mute = true, w.now, true
+	w.apply(t, Event{Kind: SawAmbiguous, Attempt: f.attempt, Evidence: classify.Answered, Status: 500})
 }
 
 // refuse lets the provider say that nothing happened, and that trying again is
@@ -204,11 +274,19 @@ func (w *world) answer(t *rapid.T) {
 		return
 	}
 	f.cutAt, f.mute = w.now, true
-	if f.applied {
-		w.apply(t, Event{Kind: SawApplied, Attempt: f.attempt, Evidence: classify.Answered, Receipt: &Receipt{Status: 201}})
-		return
+	e := Event{Kind: SawNotApplied, Attempt: f.attempt, Evidence: classify.Answered}
+	switch f.fate {
+	case carriedOut:
+		e.Kind, e.Receipt = SawApplied, &Receipt{Status: 201}
+	case failsAgain:
+		e.Kind = SawAmbiguous
+	case refusedByVersion:
+		e.Kind, e.Receipt = SawRejected, &Receipt{Status: 412}
+		if !RejectionCounts(w.r) {
+			e.Kind, e.Receipt = SawAmbiguous, nil
+		}
 	}
-	w.apply(t, Event{Kind: SawNotApplied, Attempt: f.attempt, Evidence: classify.Answered})
+	w.apply(t, e)
 }
 
 // unsent finds out that no byte of the attempt under way left.
@@ -229,7 +307,7 @@ func (w *world) cut(t *rapid.T) {
 
 // late brings an answer to a connection that was given up.
 func (w *world) late(t *rapid.T) {
-	f := w.drawFlight(t, func(f *flight) bool { return f.applied && f.cutAt != 0 && !f.mute })
+	f := w.drawFlight(t, func(f *flight) bool { return f.fate == carriedOut && f.cutAt != 0 && !f.mute })
 	if f == nil {
 		return
 	}
@@ -319,7 +397,7 @@ func TestAtMostOneEffect(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			w := newWorld(t)
 			t.Repeat(map[string]func(*rapid.T){
-				"": w.check, "ask": w.ask, "ask again": w.ask, "arrive": w.arrive, "refuse": w.refuse, "answer": w.answer, "unsent": w.unsent,
+				"": w.check, "ask": w.ask, "ask again": w.ask, "arrive": w.arrive, "fail": w.fail, "refuse": w.refuse, "answer": w.answer, "unsent": w.unsent,
 				"cut": w.cut, "late": w.late, "crash": w.crash, "hear": w.hear, "hear again": w.hear, "decide": w.decide, "pass": w.pass,
 			})
 		})

@@ -225,11 +225,6 @@ func (w *work) endsAtOnce(a *answer) bool {
 func (w *work) settle(ctx context.Context, e keystore.Event, body []byte) (*keystore.Record, error) {
 	ctx = context.WithoutCancel(ctx)
 	r, err := w.store.Apply(ctx, w.ask.Key, e, body)
-	if e.Plan != nil && errors.Is(err, keystore.ErrTooLarge) {
-		e.Plan = e.Plan.Outline()
-		_ = e.Plan.SetDigest() // without arguments nothing is in its way
-		r, err = w.store.Apply(ctx, w.ask.Key, e, body)
-	}
 	if e.Receipt != nil && (errors.Is(err, keystore.ErrTooLarge) || errors.Is(err, keystore.ErrNotFound)) {
 		// ErrNotFound: what was staged of the body is gone.
 		if e.Receipt.Body.Ref != 0 {

@@ -212,6 +212,29 @@ func (st *step) decided(r *keystore.Record, e *keystore.Event) error {
 	return err
 }
 
+// planBefore puts the plan of a model's answer on record before the answer, where
+// one step cannot hold both; without arguments, where it is too large by itself.
+func (s *Store) planBefore(ctx context.Context, k keystore.Key, e *keystore.Event) error {
+	r, err := s.Call(ctx, k)
+	if err != nil || r.State != keystore.Pending || r.AttemptsMade != e.Attempt {
+		return err
+	}
+	p, fence := e.PlanOf(r)
+	if p == nil {
+		return nil
+	}
+	_, err = s.putPlan(ctx, p, keystore.Guard{Fence: fence})
+	if errors.Is(err, keystore.ErrTooLarge) {
+		p = p.Outline()
+		_ = p.SetDigest() // without arguments nothing is in its way
+		_, err = s.putPlan(ctx, p, keystore.Guard{Fence: fence})
+	}
+	if errors.Is(err, keystore.ErrFull) {
+		return nil // a receipt is kept, and its plan follows when it is asked for
+	}
+	return err
+}
+
 // decide joins the plan of a model's answer to what its turn has. Nothing is
 // changed where isNew is false, or the error is ErrCorrupt.
 func (st *step) decide(p *keystore.Plan, f keystore.Fence) (isNew bool, err error) {

@@ -274,10 +274,19 @@ func (s *Store) apply(ctx context.Context, k keystore.Key, e keystore.Event, bod
 		return nil, err
 	}
 	e.Receipt, e.Begin = ownReceipt(e.Receipt), ownBeginning(e.Begin)
-	err = s.do(ctx, func(v *view) (st *step, err error) {
-		st, rec, err = v.apply(k, e, in)
-		return st, err
-	})
+	try := func() error {
+		return s.do(ctx, func(v *view) (st *step, err error) {
+			st, rec, err = v.apply(k, e, in)
+			return st, err
+		})
+	}
+	err = try()
+	if e.Plan != nil && errors.Is(err, keystore.ErrTooLarge) {
+		if err = s.planBefore(ctx, k, &e); err == nil {
+			e.Plan = nil
+			err = try()
+		}
+	}
 	if err != nil {
 		in.release(ctx)
 	}

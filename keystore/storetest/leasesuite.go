@@ -46,6 +46,13 @@ var runCases = []testCase{
 	{"a plan is checked against the fence and the flow version", testPlanGuard},
 	{"the largest plan is taken", testLargestPlan},
 	{"plans and positions go with their run", testPlansGoWithRun},
+	{"a model's plan is on record with its answer, and those of a turn add up", testDecided},
+	{"an agent's own plan stands over a model's", testDecidedAndPut},
+	{"a model's answer to a stale worker plans nothing", testDecidedStale},
+	{"of many answers at once no call is lost", testDecidedAtOnce},
+	{"the largest answer", testLargestDecision},
+	{"a plan that is only shown refuses nothing", testAdvisoryPlan},
+	{"resending that is over, and what cannot be judged", testSpent},
 
 	{"a slot is taken by begin, in the same step", testSlots},
 	{"a receipt moves its position on, in the same step", testAnswered},
