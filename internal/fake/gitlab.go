@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -44,6 +45,28 @@ func GitLab() Spec {
 			}
 			writeJSON(w, 200, map[string]any{"file_path": r.PathValue("file"), "branch": in["branch"]})
 		})
+		mux.HandleFunc("PUT "+project+"/merge_requests/{n}/merge", func(w http.ResponseWriter, r *http.Request) {
+			of := strings.TrimSuffix(r.URL.Path, "/merge")
+			if l.Get("merged", of) != nil {
+				writeJSON(w, 405, map[string]any{"message": "405 Method Not Allowed"})
+				return
+			}
+			merged := l.Add("merged", map[string]any{"id": of, "iid": r.PathValue("n"), "state": "merged", "sha": orNone(readAny(r)["sha"]), "merged_at": l.Now().Format("2006-01-02T15:04:05.000Z07:00")})
+			writeJSON(w, 200, merged)
+		})
+		mux.HandleFunc("GET "+project+"/merge_requests/{n}", func(w http.ResponseWriter, r *http.Request) {
+			for _, o := range l.Visible("merged") {
+				if o["id"] == r.URL.Path {
+					writeJSON(w, 200, o)
+					return
+				}
+			}
+			writeJSON(w, 200, map[string]any{"iid": r.PathValue("n"), "state": "opened", "merged_at": nil})
+		})
+		mux.HandleFunc("PUT "+project+"/packages/{file...}", func(w http.ResponseWriter, r *http.Request) {
+			l.Add("packages", map[string]any{"file": r.PathValue("file")})
+			writeJSON(w, 201, map[string]any{"message": "201 Created"})
+		})
 		return &rest{ledger: l, routes: mux, sets: changes}
 	}, Cases: []Case{
 		{Operation: "issues.create", Method: "POST", Target: "/api/v4/projects/7/issues", Header: asJSON(), Body: `{"title":"x"}`},
@@ -52,6 +75,8 @@ func GitLab() Spec {
 		{Operation: "merge_requests.create", Method: "POST", Target: "/api/v4/projects/7/merge_requests", Header: asJSON(), Body: `{"title":"x","source_branch":"a","target_branch":"main","description":"d"}`},
 		{Operation: "files.update", Method: "PUT", Target: "/api/v4/projects/7/repository/files/a.txt", Header: asJSON(), Body: `{"branch":"main","content":"x","commit_message":"m","last_commit_id":"c1"}`, Deduplicates: true},
 		{Operation: "files.overwrite", Method: "PUT", Target: "/api/v4/projects/7/repository/files/b.txt", Header: asJSON(), Body: `{"branch":"main","content":"x","commit_message":"m"}`},
+		{Operation: "merge_requests.merge", Method: "PUT", Target: "/api/v4/projects/7/merge_requests/5/merge", Header: asJSON(), Body: `{"sha":"a1"}`, Deduplicates: true},
+		{Operation: "packages.upload", Method: "PUT", Target: "/api/v4/projects/7/packages/generic/app/1.0/app.zip", Header: http.Header{"Content-Type": {"application/octet-stream"}}, Body: "zip"},
 		{Operation: "pipelines.create", Method: "POST", Target: "/api/v4/projects/7/pipeline?ref=main", Header: asJSON()},
 		{Operation: "put", Method: "PUT", Target: "/api/v4/projects/7/issues/3", Header: asJSON(), Body: `{"state_event":"close"}`, Deduplicates: true},
 		{Operation: "delete", Method: "DELETE", Target: "/api/v4/projects/7/issues/4", Header: asJSON(), Deduplicates: true},

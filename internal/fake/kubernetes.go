@@ -13,7 +13,16 @@ func Kubernetes() Spec {
 		{Operation: "createInGroup", Method: "POST", Target: "/apis/batch/v1/namespaces/default/jobs", Header: asJSON(), Body: `{"metadata":{"name":"a"},"spec":{}}`, Deduplicates: true},
 		{Operation: "replace", Method: "PUT", Target: "/api/v1/namespaces/default/configmaps/b", Header: asJSON(), Body: `{"metadata":{"name":"b","resourceVersion":"1"}}`, Deduplicates: true},
 		{Operation: "apply", Method: "PATCH", Target: "/api/v1/namespaces/default/configmaps/c?fieldManager=x", Header: http.Header{"Content-Type": {"application/apply-patch+yaml"}}, Body: "data: {}", Deduplicates: true},
+		{Operation: "createInCluster", Method: "POST", Target: "/api/v1/namespaces", Header: asJSON(), Body: `{"metadata":{"name":"team-a"}}`, Deduplicates: true},
+		{Operation: "createInGroupInCluster", Method: "POST", Target: "/apis/rbac.authorization.k8s.io/v1/clusterroles", Header: asJSON(), Body: `{"metadata":{"name":"reader"},"rules":[]}`, Deduplicates: true},
+		{Operation: "mergePatch", Method: "PATCH", Target: "/api/v1/namespaces/default/configmaps/e", Header: http.Header{"Content-Type": {"application/merge-patch+json"}}, Body: `{"data":{"a":"1"}}`, Deduplicates: true},
 		{Operation: "delete", Method: "DELETE", Target: "/api/v1/namespaces/default/configmaps/d", Header: asJSON(), Deduplicates: true},
+		{Operation: "delete.exact", Method: "DELETE", Target: "/api/v1/namespaces/default/pods/web-0", Header: asJSON(), Body: `{"preconditions":{"uid":"7b0c"}}`, Deduplicates: true},
+		{Operation: "pods.delete", Method: "DELETE", Target: "/api/v1/namespaces/default/pods/web-1", Header: asJSON()},
+		{Operation: "deleteCollection", Method: "DELETE", Target: "/api/v1/namespaces/default/configmaps?labelSelector=a%3Db", Header: asJSON()},
+		{Operation: "deleteCollectionInGroup", Method: "DELETE", Target: "/apis/batch/v1/namespaces/default/jobs", Header: asJSON()},
+		{Operation: "deleteCollectionInCluster", Method: "DELETE", Target: "/api/v1/persistentvolumes?labelSelector=a%3Db", Header: asJSON()},
+		{Operation: "deleteCollectionInGroupInCluster", Method: "DELETE", Target: "/apis/rbac.authorization.k8s.io/v1/clusterroles?labelSelector=a%3Db", Header: asJSON()},
 		{Operation: "other", Method: "POST", Target: "/api/v1/namespaces/default/pods", Header: asJSON(), Body: `{"metadata":{"generateName":"p-"}}`},
 		{Operation: "pods.exec", Method: "POST", Target: "/api/v1/namespaces/default/pods/p/exec", Header: asJSON()},
 		{Operation: "pods.attach", Method: "POST", Target: "/api/v1/namespaces/default/pods/p/attach", Header: asJSON()},
@@ -44,6 +53,8 @@ func (k *kubernetes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		k.replace(w, r)
 	case http.MethodPost:
 		k.create(w, r)
+	case http.MethodDelete:
+		k.remove(w, r)
 	default:
 		k.other.ServeHTTP(w, r)
 	}
@@ -70,6 +81,26 @@ func (k *kubernetes) create(w http.ResponseWriter, r *http.Request) {
 	made := k.ledger.Add(r.URL.Path, in)
 	delete(made, "id")
 	writeJSON(w, 201, made)
+}
+
+// remove deletes what has a name and stays away; pods are there anew under their
+// names, and collections are filled again, so that each repeat deletes more.
+func (k *kubernetes) remove(w http.ResponseWriter, r *http.Request) {
+	in := readAny(r)
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if parts[0] == "apis" {
+		parts = parts[1:]
+	}
+	parts = parts[2:]
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	if in["preconditions"] == nil && (len(parts) == 1 || parts[0] == "pods") {
+		k.ledger.Add("removed", map[string]any{"of": r.URL.Path})
+		writeJSON(w, 200, map[string]any{"kind": "Status", "status": "Success"})
+		return
+	}
+	k.other.ServeHTTP(w, r)
 }
 
 func (k *kubernetes) replace(w http.ResponseWriter, r *http.Request) {

@@ -1,18 +1,60 @@
 package fake
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"time"
 )
 
 // simple is a provider of which the adapter recognises requests, and finds nothing
-// again. Sets says which POSTs set a state.
+// again. Sets says which POSTs set a state; nil says that none does.
 func simple(adapter string, sets func(r *http.Request, in map[string]any) bool, cases []Case) Spec {
+	return routed(adapter, sets, func(*Ledger, *http.ServeMux) {}, cases)
+}
+
+// routed is a simple provider with routes of its own, as lists and searches.
+func routed(adapter string, sets func(r *http.Request, in map[string]any) bool, routes func(l *Ledger, mux *http.ServeMux), cases []Case) Spec {
 	return Spec{Adapter: adapter, Cases: cases, New: func(l *Ledger) http.Handler {
-		return &rest{ledger: l, sets: func(r *http.Request, in map[string]any) bool {
+		mux := http.NewServeMux()
+		routes(l, mux)
+		return &rest{ledger: l, routes: mux, sets: func(r *http.Request, in map[string]any) bool {
 			return sets != nil && sets(r, in)
 		}}
 	}}
+}
+
+// at is what stands in o at a path of names; nil if nothing does.
+func at(o map[string]any, names ...string) any {
+	for _, name := range names[:len(names)-1] {
+		inner, ok := o[name].(map[string]any)
+		if !ok {
+			return nil
+		}
+		o = inner
+	}
+	return o[names[len(names)-1]]
+}
+
+// where returns what lists show of a kind, as far as keep says so.
+func where(l *Ledger, kind string, keep func(o map[string]any) bool) []any {
+	list := []any{}
+	for _, o := range l.Visible(kind) {
+		if keep(o) {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// first answers with an object of the list, or 404.
+func first(w http.ResponseWriter, list []any) {
+	if len(list) == 0 {
+		writeJSON(w, 404, map[string]any{"message": "not found"})
+		return
+	}
+	writeJSON(w, 200, list[0])
 }
 
 // changes reports whether a request sets a state by its method.
@@ -22,9 +64,9 @@ func changes(r *http.Request, _ map[string]any) bool {
 
 // Jira is issues, comments and transitions.
 func Jira() Spec {
-	return simple("jira", func(r *http.Request, in map[string]any) bool {
+	return routed("jira", func(r *http.Request, in map[string]any) bool {
 		return r.Method == http.MethodPut && in["update"] == nil
-	}, []Case{
+	}, jiraRoutes, []Case{
 		{Operation: "issues.create", Method: "POST", Target: "/rest/api/3/issue", Header: asJSON(), Body: `{"fields":{"summary":"x"}}`},
 		{Operation: "comments.create", Method: "POST", Target: "/rest/api/3/issue/P-1/comment", Header: asJSON(), Body: `{"body":{}}`},
 		{Operation: "transitions.do", Method: "POST", Target: "/rest/api/3/issue/P-1/transitions", Header: asJSON(), Body: `{"transition":{"id":"5"}}`},
@@ -34,11 +76,33 @@ func Jira() Spec {
 	})
 }
 
+func jiraRoutes(l *Ledger, mux *http.ServeMux) {
+	shown := func(o map[string]any) map[string]any {
+		return map[string]any{"id": o["id"], "key": o["key"], "self": o["self"]}
+	}
+	mux.HandleFunc("POST /rest/api/3/issue", func(w http.ResponseWriter, r *http.Request) {
+		n := l.Next()
+		writeJSON(w, 201, shown(l.Add("issues", fielded(readAny(r), map[string]any{"id": fmt.Sprint(n), "key": fmt.Sprintf("P-%d", n), "self": fmt.Sprintf("https://x.atlassian.net/rest/api/3/issue/%d", n)}))))
+	})
+	mux.HandleFunc("POST /rest/api/3/search/jql", func(w http.ResponseWriter, r *http.Request) {
+		_, label, _ := strings.Cut(fmt.Sprint(readAny(r)["jql"]), `labels = "`)
+		label, _, _ = strings.Cut(label, `"`)
+		found := where(l, "issues", func(o map[string]any) bool {
+			labels, _ := at(o, "fields", "labels").([]any)
+			return slices.Contains(labels, any(label))
+		})
+		for i := range found {
+			found[i] = shown(found[i].(map[string]any))
+		}
+		writeJSON(w, 200, map[string]any{"issues": found, "isLast": true})
+	})
+}
+
 // Notion is pages, blocks and comments.
 func Notion() Spec {
-	return simple("notion", func(r *http.Request, _ map[string]any) bool {
+	return routed("notion", func(r *http.Request, _ map[string]any) bool {
 		return r.Method == http.MethodPatch && !strings.HasSuffix(r.URL.Path, "/children")
-	}, []Case{
+	}, notionRoutes, []Case{
 		{Operation: "pages.create", Method: "POST", Target: "/v1/pages", Header: asJSON(), Body: `{"parent":{"database_id":"d"}}`},
 		{Operation: "comments.create", Method: "POST", Target: "/v1/comments", Header: asJSON(), Body: `{"rich_text":[]}`},
 		{Operation: "blocks.append", Method: "PATCH", Target: "/v1/blocks/b1/children", Header: asJSON(), Body: `{"children":[]}`},
@@ -48,9 +112,29 @@ func Notion() Spec {
 	})
 }
 
+func notionRoutes(l *Ledger, mux *http.ServeMux) {
+	text := func(o map[string]any) any {
+		texts, _ := at(o, "properties", "cf", "rich_text").([]any)
+		if len(texts) == 0 {
+			return nil
+		}
+		one, _ := texts[0].(map[string]any)
+		return at(one, "text", "content")
+	}
+	mux.HandleFunc("POST /v1/pages", func(w http.ResponseWriter, r *http.Request) {
+		writeJSON(w, 200, l.Add("pages", fielded(readAny(r), map[string]any{"object": "page", "created_time": l.Now().Truncate(time.Minute).Format("2006-01-02T15:04:05.000Z")})))
+	})
+	mux.HandleFunc("POST /v1/data_sources/{id}/query", func(w http.ResponseWriter, r *http.Request) {
+		want := at(readAny(r), "filter", "rich_text", "equals")
+		writeJSON(w, 200, map[string]any{"object": "list", "has_more": false, "results": where(l, "pages", func(o map[string]any) bool {
+			return at(o, "parent", "data_source_id") == r.PathValue("id") && text(o) == want
+		})})
+	})
+}
+
 // Airtable is records of tables.
 func Airtable() Spec {
-	return simple("airtable", changes, []Case{
+	return routed("airtable", changes, airtableRoutes, []Case{
 		{Operation: "records.upsert", Method: "PATCH", Target: "/v0/app1/Orders", Header: asJSON(), Body: `{"performUpsert":{"fieldsToMergeOn":["cf"]},"records":[{"fields":{"cf":"1"}}]}`, Deduplicates: true},
 		{Operation: "records.update", Method: "PATCH", Target: "/v0/app1/Orders/rec1", Header: asJSON(), Body: `{"fields":{"a":1}}`, Deduplicates: true},
 		{Operation: "records.create", Method: "POST", Target: "/v0/app1/Orders", Header: asJSON(), Body: `{"records":[{"fields":{"a":1}}]}`},
@@ -59,11 +143,24 @@ func Airtable() Spec {
 	})
 }
 
+func airtableRoutes(l *Ledger, mux *http.ServeMux) {
+	mux.HandleFunc("POST /v0/{base}/{table}", func(w http.ResponseWriter, r *http.Request) {
+		in := readAny(r)
+		in["createdTime"] = l.Now().Format("2006-01-02T15:04:05.000Z")
+		writeJSON(w, 200, l.Add(r.URL.Path, in))
+	})
+	mux.HandleFunc("GET /v0/{base}/{table}", func(w http.ResponseWriter, r *http.Request) {
+		writeJSON(w, 200, map[string]any{"records": where(l, r.URL.Path, func(o map[string]any) bool {
+			return r.URL.Query().Get("filterByFormula") == fmt.Sprintf("{cf}='%v'", at(o, "fields", "cf"))
+		})})
+	})
+}
+
 // HubSpot is objects of the CRM.
 func HubSpot() Spec {
-	return simple("hubspot", func(r *http.Request, in map[string]any) bool {
+	return routed("hubspot", func(r *http.Request, in map[string]any) bool {
 		return changes(r, in) || strings.HasSuffix(r.URL.Path, "/batch/upsert")
-	}, []Case{
+	}, hubspotRoutes, []Case{
 		{Operation: "batch.upsert", Method: "POST", Target: "/crm/v3/objects/contacts/batch/upsert", Header: asJSON(), Body: `{"inputs":[{"idProperty":"cf_id","id":"1"}]}`, Deduplicates: true},
 		{Operation: "objects.create", Method: "POST", Target: "/crm/v3/objects/contacts", Header: asJSON(), Body: `{"properties":{"email":"a@b.c"}}`},
 		{Operation: "objects.update", Method: "PATCH", Target: "/crm/v3/objects/contacts/7", Header: asJSON(), Body: `{"properties":{"city":"x"}}`, Deduplicates: true},
@@ -72,9 +169,20 @@ func HubSpot() Spec {
 	})
 }
 
+func hubspotRoutes(l *Ledger, mux *http.ServeMux) {
+	mux.HandleFunc("POST /crm/v3/objects/{type}", func(w http.ResponseWriter, r *http.Request) {
+		writeJSON(w, 201, l.Add(r.URL.Path, fielded(readAny(r), map[string]any{"createdAt": l.Now().Format("2006-01-02T15:04:05.000Z"), "archived": false})))
+	})
+	mux.HandleFunc("GET /crm/v3/objects/{type}/{value}", func(w http.ResponseWriter, r *http.Request) {
+		first(w, where(l, strings.TrimSuffix(r.URL.Path, "/"+r.PathValue("value")), func(o map[string]any) bool {
+			return at(o, "properties", r.URL.Query().Get("idProperty")) == r.PathValue("value")
+		}))
+	})
+}
+
 // Salesforce is records of objects.
 func Salesforce() Spec {
-	return simple("salesforce", changes, []Case{
+	return routed("salesforce", changes, salesforceRoutes, []Case{
 		{Operation: "sobjects.upsert", Method: "PATCH", Target: "/services/data/v60.0/sobjects/Account/CF_Id__c/1", Header: asJSON(), Body: `{"Name":"x"}`, Deduplicates: true},
 		{Operation: "sobjects.update", Method: "PATCH", Target: "/services/data/v60.0/sobjects/Account/001", Header: asJSON(), Body: `{"Name":"y"}`, Deduplicates: true},
 		{Operation: "sobjects.create", Method: "POST", Target: "/services/data/v60.0/sobjects/Account", Header: asJSON(), Body: `{"Name":"z"}`},
@@ -84,12 +192,25 @@ func Salesforce() Spec {
 	})
 }
 
+func salesforceRoutes(l *Ledger, mux *http.ServeMux) {
+	mux.HandleFunc("POST /services/data/{v}/sobjects/{object}", func(w http.ResponseWriter, r *http.Request) {
+		id := fmt.Sprintf("001%015d", l.Next())
+		l.Add(r.URL.Path, fielded(readAny(r), map[string]any{"id": id, "Id": id, "CreatedDate": l.Now().Format("2006-01-02T15:04:05.000+0000")}))
+		writeJSON(w, 201, map[string]any{"id": id, "success": true, "errors": []any{}})
+	})
+	mux.HandleFunc("GET /services/data/{v}/sobjects/{object}/{field}/{value}", func(w http.ResponseWriter, r *http.Request) {
+		of, field, value := r.URL.Path, r.PathValue("field"), r.PathValue("value")
+		first(w, where(l, strings.TrimSuffix(of, "/"+field+"/"+value), func(o map[string]any) bool { return o[field] == value }))
+	})
+}
+
 // Intercom is contacts, companies and conversations.
 func Intercom() Spec {
 	return simple("intercom", func(r *http.Request, _ map[string]any) bool {
-		return r.Method == http.MethodPut || r.URL.Path == "/companies"
+		return r.Method == http.MethodPut || r.URL.Path == "/companies" || r.URL.Path == "/ai/external_pages"
 	}, []Case{
 		{Operation: "companies.put", Method: "POST", Target: "/companies", Header: asJSON(), Body: `{"company_id":"c1","name":"x"}`, Deduplicates: true},
+		{Operation: "externalPages.put", Method: "POST", Target: "/ai/external_pages", Header: asJSON(), Body: `{"source_id":1,"external_id":"p1","title":"x"}`, Deduplicates: true},
 		{Operation: "contacts.create", Method: "POST", Target: "/contacts", Header: asJSON(), Body: `{"external_id":"u1"}`},
 		{Operation: "messages.create", Method: "POST", Target: "/messages", Header: asJSON(), Body: `{"body":"hi"}`},
 		{Operation: "conversations.reply", Method: "POST", Target: "/conversations/1/reply", Header: asJSON(), Body: `{"body":"hi"}`},
@@ -101,12 +222,30 @@ func Intercom() Spec {
 
 // Asana is tasks and stories.
 func Asana() Spec {
-	return simple("asana", changes, []Case{
+	return routed("asana", changes, asanaRoutes, []Case{
+		{Operation: "tasks.createExternal", Method: "POST", Target: "/api/1.0/tasks", Header: asJSON(), Body: `{"data":{"name":"x","external":{"gid":"plan-7-step-2"}}}`},
 		{Operation: "tasks.create", Method: "POST", Target: "/api/1.0/tasks", Header: asJSON(), Body: `{"data":{"name":"x"}}`},
 		{Operation: "stories.create", Method: "POST", Target: "/api/1.0/tasks/1/stories", Header: asJSON(), Body: `{"data":{"text":"x"}}`},
 		{Operation: "tasks.update", Method: "PUT", Target: "/api/1.0/tasks/1", Header: asJSON(), Body: `{"data":{"completed":true}}`, Deduplicates: true},
 		{Operation: "delete", Method: "DELETE", Target: "/api/1.0/tasks/2", Header: asJSON(), Deduplicates: true},
 		{Operation: "other", Method: "POST", Target: "/api/1.0/projects", Header: asJSON(), Body: `{"data":{"name":"p"}}`},
+	})
+}
+
+func asanaRoutes(l *Ledger, mux *http.ServeMux) {
+	shown := func(o map[string]any) map[string]any { return map[string]any{"data": o} }
+	mux.HandleFunc("POST /api/1.0/tasks", func(w http.ResponseWriter, r *http.Request) {
+		data, _ := readAny(r)["data"].(map[string]any)
+		writeJSON(w, 201, shown(l.Add("tasks", fielded(data, map[string]any{"gid": fmt.Sprint(l.Next()), "created_at": l.Now().Format("2006-01-02T15:04:05.000Z")}))))
+	})
+	mux.HandleFunc("GET /api/1.0/tasks/{gid}", func(w http.ResponseWriter, r *http.Request) {
+		found := where(l, "tasks", func(o map[string]any) bool {
+			return "external:"+fmt.Sprint(at(o, "external", "gid")) == r.PathValue("gid")
+		})
+		for i := range found {
+			found[i] = shown(found[i].(map[string]any))
+		}
+		first(w, found)
 	})
 }
 

@@ -20,6 +20,8 @@ func TestAdoptedIds(t *testing.T) {
 		other        map[string]any
 	}{
 		{fake.GoogleCalendar(), "/calendar/v3/calendars/primary/events", `{"id":"chosen1","summary":"Review"}`, "events", map[string]any{"id": "chosen1", "summary": "Lunch"}},
+		{fake.GoogleDrive(), "/drive/v3/files", `{"id":"chosen1","name":"a.txt"}`, "files", map[string]any{"id": "chosen1", "name": "b.txt"}},
+		{fake.Asana(), "/api/1.0/tasks", `{"data":{"name":"x","external":{"gid":"chosen1"}}}`, "tasks", map[string]any{"gid": "9", "name": "y", "created_at": "2020-01-01T00:00:00.000Z", "external": map[string]any{"gid": "chosen1"}}},
 		{fake.Kubernetes(), "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"chosen1"}}`, "/api/v1/namespaces/default/configmaps", map[string]any{"id": "chosen1", "metadata": map[string]any{"name": "chosen1"}}},
 	} {
 		t.Run(c.spec.Adapter, func(t *testing.T) {
