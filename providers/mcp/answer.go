@@ -64,34 +64,56 @@ type response struct {
 
 func (r *response) isResponse() bool { return r.Method == nil && (r.Result != nil || r.Error != nil) }
 
+// isFinal reports whether nothing is left in doubt by it, and nothing to come.
+func (r *response) isFinal() bool {
+	return r.Error == nil && judgeResult(r.Result).Outcome == classify.Applied
+}
+
 // Watch judges answers of success by their content; the adapter says what other
 // statuses mean.
 func (c *call) Watch(h providers.Head) providers.Watcher {
 	if h.Status < 200 || h.Status > 299 {
 		return nil
 	}
-	w := &callWatcher{collector: newCollector(h), token: token(c.session, c.message.id), isResumable: c.revision < statelessRevision}
+	w := &callWatcher{collector: newCollector(h), call: c}
 	w.gate = sse.NewGate(w.parser, func() bool { return w.response != nil })
 	w.each = func(text []byte) {
 		var r response
-		if json.Unmarshal(text, &r) == nil && r.isResponse() && sameID(r.ID, c.message.id) {
+		if json.Unmarshal(text, &r) == nil && r.isResponse() && w.isMine(&r) {
 			w.response = &r
 		}
 	}
 	return w
 }
 
-func sameID(a, b []byte) bool { return bytes.Equal(bytes.TrimSpace(a), bytes.TrimSpace(b)) }
-
 type callWatcher struct {
 	*collector
+	call     *call
 	gate     *sse.Gate
-	token    string
 	passed   []byte
 	response *response
-	// isResumable says that the client may come back for what a stream had left to
-	// say, as the revisions with sessions have it.
-	isResumable bool
+}
+
+// isMine reports whether a response is this call's. One that is all of the answer
+// is, too, where it says that the request could not be read: its id is null then
+// (JSON-RPC 2.0, section 5).
+func (w *callWatcher) isMine(r *response) bool {
+	isNull := len(r.ID) == 0 || string(r.ID) == "null"
+	return spelt(r.ID) == spelt(w.call.message.id) || !w.isStream && r.Error != nil && isNull
+}
+
+// awaits is under what name the response may come yet, "" if the stream should not
+// have ended: in the revisions with sessions a client comes back for what it had
+// left to say.
+func (w *callWatcher) awaits() string {
+	at := streamPoint{w.call.session, w.parser.LastID()}
+	switch {
+	case !w.isStream || w.call.revision >= statelessRevision:
+		return ""
+	case !w.call.streams.follow(at, at):
+		return nowhere
+	}
+	return token(at, w.call.message.id)
 }
 
 // Holds is false: progress reaches the client as it comes.
@@ -124,13 +146,8 @@ func (w *callWatcher) End(context.Context) providers.Judgement {
 	switch r := w.response; {
 	case r == nil && w.isLong:
 		return providers.Judgement{Outcome: classify.Ambiguous, Reason: "a message of the server is too long to be read"}
-	case r == nil && w.isStream && w.isResumable: // MCP 2025-11-25, transports: a stream may end before the response
-		return providers.Judgement{
-			Outcome: classify.Ambiguous, Awaits: w.token,
-			Reason: "the server ended the stream before the response, for the client to come back for it",
-		}
 	case r == nil:
-		return providers.Judgement{Outcome: classify.Ambiguous, Reason: "the answer ended without the response"}
+		return w.unanswered()
 	case r.Error != nil:
 		return judgeError(r.Error.Code)
 	default:
@@ -138,11 +155,21 @@ func (w *callWatcher) End(context.Context) providers.Judgement {
 	}
 }
 
+// unanswered is no fault of the server's where the client can come back: a stream
+// may end before the response (MCP 2025-11-25, transports).
+func (w *callWatcher) unanswered() providers.Judgement {
+	j := providers.Judgement{Outcome: classify.Ambiguous, Reason: "the answer ended without the response"}
+	if j.Awaits = w.awaits(); j.Awaits != "" {
+		j.Reason = "the server ended the stream before the response, for the client to come back for it"
+	}
+	return j
+}
+
 // judgeError goes by the code: those of the protocol say that no tool ran, and
 // what is wrong may be mended; the others may come out of the tool.
 func judgeError(code int) providers.Judgement {
 	switch code {
-	case parseError, invalidRequest, methodNotFound, invalidParams, headerMismatch, missingFeature, unknownRevision:
+	case parseError, invalidRequest, methodNotFound, invalidParams, headerMismatch, missingFeature, unknownRevision, elicitFirst:
 		return providers.Judgement{Outcome: classify.NotApplied}
 	}
 	return providers.Judgement{Outcome: classify.Ambiguous, Reason: "the server reports an error that may have come out of the tool"}
@@ -160,27 +187,25 @@ func judgeResult(raw json.RawMessage) providers.Judgement {
 	return providers.Judgement{Outcome: classify.Applied}
 }
 
-// token names a call whose response the client is to come back for: JSON-RPC ids
-// are unique in their session.
-func token(session string, id []byte) string { return session + "\x00" + string(bytes.TrimSpace(id)) }
-
 // resuming is a GET: a stream of what the server says by itself, or of what a
 // stream that was cut off had left to say.
 type resuming struct {
 	passing
-	session string
+	at      streamPoint
+	streams *streams
 }
 
-// Watch listens for responses to earlier calls.
+// Watch listens for the response to the call whose stream this goes on with.
 func (r resuming) Watch(h providers.Head) providers.Watcher {
-	if h.Status != 200 {
+	from, ok := r.streams.origin(r.at)
+	w := &resumeWatcher{collector: newCollector(h), resumed: r, from: from}
+	if h.Status != 200 || !ok || !w.isStream {
 		return nil
 	}
-	w := &resumeWatcher{collector: newCollector(h)}
 	w.each = func(text []byte) {
 		var m response
-		if json.Unmarshal(text, &m) == nil && m.isResponse() {
-			w.told = append(w.told, providers.Late{Token: token(r.session, m.ID), Body: bytes.Clone(text)})
+		if json.Unmarshal(text, &m) == nil && m.isResponse() && m.isFinal() {
+			w.told = append(w.told, providers.Late{Token: token(from, m.ID), Body: bytes.Clone(text)})
 		}
 	}
 	return w
@@ -188,15 +213,19 @@ func (r resuming) Watch(h providers.Head) providers.Watcher {
 
 type resumeWatcher struct {
 	*collector
-	told []providers.Late
+	resumed resuming
+	from    streamPoint
+	told    []providers.Late
 }
 
 // Holds is false: the stream passes.
 func (w *resumeWatcher) Holds() bool { return false }
 
+// Write follows the stream: the client may come back more than once.
 func (w *resumeWatcher) Write(piece []byte) {
-	if w.isStream {
-		w.write(piece)
+	w.write(piece)
+	if now := (streamPoint{w.resumed.at.session, w.parser.LastID()}); now != w.resumed.at {
+		w.resumed.streams.follow(now, w.from)
 	}
 }
 

@@ -16,6 +16,7 @@ type call struct {
 	message  *message
 	known    *tool
 	trusts   bool
+	streams  *streams
 	revision string
 	accepts  string
 	session  string
@@ -69,7 +70,7 @@ func (c *call) Identity() (providers.Identity, error) {
 		if raw == nil {
 			continue
 		}
-		if json.Unmarshal(raw, part) != nil || raw[0] != '"' || *part == "" || len(*part) > 256 {
+		if json.Unmarshal(raw, part) != nil || raw[0] != '"' || *part == "" || len(*part) > 256 || isMangled(*part) {
 			return id, fmt.Errorf("%s in params._meta: write 1 to 256 bytes of text", name)
 		}
 	}
@@ -97,11 +98,13 @@ func (c *call) Print(r *classify.Request) *classify.Request {
 // the server said and asked on the way belongs to the first try.
 func (c *call) Reply(a providers.Answer) (providers.Answer, error) {
 	response := responseIn(a)
-	if response == nil {
-		return a, errors.New("it holds no response that could be given again")
-	}
 	at, err := classify.Locate(response, []string{"id"})
-	if err != nil || !at.Found {
+	switch {
+	case (err != nil || !at.Found) && (a.Status < 200 || a.Status > 299):
+		return a, nil // refused by HTTP alone: nothing in it names the request
+	case response == nil:
+		return a, errors.New("it holds no response that could be given again")
+	case err != nil || !at.Found:
 		return a, errors.New("its response has no id")
 	}
 	body := bytes.Join([][]byte{response[:at.Start], c.message.id, response[at.End:]}, nil)

@@ -18,17 +18,20 @@ const (
 	headerMismatch  = -32020
 	missingFeature  = -32021
 	unknownRevision = -32022
+	// elicitFirst is MCP 2025-11-25's for a user who has to go somewhere first.
+	elicitFirst = -32042
 )
 
 // New returns the dialect for one server. It learns from the lists of tools that
 // pass what the server says about them.
 func New(s providers.Settings) providers.Dialect {
-	return &dialect{tools: &tools{}, trusts: s.TrustAnnotations}
+	return &dialect{tools: &tools{}, streams: &streams{}, trusts: s.TrustAnnotations}
 }
 
 type dialect struct {
-	tools  *tools
-	trusts bool
+	tools   *tools
+	streams *streams
+	trusts  bool
 }
 
 // Read refuses what a server could read in another way than we do: batches, names
@@ -37,7 +40,7 @@ func (d *dialect) Read(r *classify.Request) (providers.Content, *providers.Refus
 	switch {
 	case r.Method == "POST":
 	case r.Method == "GET":
-		return resuming{session: r.Header.Value("Mcp-Session-Id")}, nil
+		return resuming{at: streamPoint{r.Header.Value("Mcp-Session-Id"), r.Header.Value("Last-Event-ID")}, streams: d.streams}, nil
 	case r.Method == "DELETE" && r.Header.Has("Mcp-Session-Id"):
 		return passing{}, nil // the end of a session
 	default:
@@ -57,7 +60,10 @@ func (d *dialect) Read(r *classify.Request) (providers.Content, *providers.Refus
 	}
 	switch m.method {
 	case "tools/call":
-		return &call{message: m, known: d.tools.of(m.tool), trusts: d.trusts, revision: r.Header.Value("MCP-Protocol-Version"), accepts: r.Header.Value("Accept"), session: r.Header.Value("Mcp-Session-Id")}, nil
+		return &call{
+			message: m, known: d.tools.of(m.tool), trusts: d.trusts, streams: d.streams,
+			revision: r.Header.Value("MCP-Protocol-Version"), accepts: r.Header.Value("Accept"), session: r.Header.Value("Mcp-Session-Id"),
+		}, nil
 	case "tools/list":
 		return listing{passing{m.method}, d.tools}, nil
 	}

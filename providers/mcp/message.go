@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+	"unicode/utf8"
 
 	"counterfoil/classify"
 )
@@ -64,7 +65,7 @@ func parse(r *classify.Request) (*message, fault) {
 	switch {
 	case !looksJSON && !strings.Contains(strings.ToLower(r.Header.Value("Content-Type")), "json"):
 		return nil, 0
-	case len(body) == 0 || len(body) > messageBytesMax || !json.Valid(body):
+	case len(body) == 0 || len(body) > messageBytesMax || !json.Valid(body) || !utf8.Valid(body):
 		return nil, notJSON
 	case body[0] == '[':
 		return nil, isBatch
@@ -119,7 +120,7 @@ func request(top map[string]json.RawMessage) (*message, fault) {
 func (m *message) asCall(params map[string]json.RawMessage) (*message, fault) {
 	raw := params["name"]
 	switch {
-	case raw == nil || raw[0] != '"' || json.Unmarshal(raw, &m.tool) != nil || m.tool == "":
+	case raw == nil || raw[0] != '"' || json.Unmarshal(raw, &m.tool) != nil || m.tool == "" || isMangled(m.tool):
 		return nil, noTool
 	case m.id == nil || m.id[0] == '{' || m.id[0] == '[' || m.id[0] == 't' || m.id[0] == 'f':
 		return nil, noID
@@ -129,10 +130,17 @@ func (m *message) asCall(params map[string]json.RawMessage) (*message, fault) {
 		if a[0] != '{' {
 			return nil, noTool
 		}
+		if _, ok := members(a); !ok {
+			return nil, oddNames
+		}
 		m.arguments = a
 	}
 	return m, 0
 }
+
+// isMangled reports whether text may be another text: half of a surrogate pair,
+// which JSON can spell, is no text, and stands here as a replacement character.
+func isMangled(text string) bool { return strings.ContainsRune(text, utf8.RuneError) }
 
 // members returns the members of an object by name. It is false where one of the
 // names stands there twice, or in another case: servers differ in which they

@@ -23,6 +23,7 @@ type Parser struct {
 	name  string
 	data  []byte
 	id    string
+	last  string
 	isCR  bool // the last byte was a CR, which a LF may belong to
 	isCut bool // this event is too long
 	began bool // the first line may begin with a byte order mark
@@ -95,11 +96,16 @@ func (p *Parser) endLine() {
 // dispatch ends an event. One that no empty line follows is dropped, as a client
 // does.
 func (p *Parser) dispatch() {
+	p.last = p.id
 	if len(p.data) > 0 && !p.isCut {
 		p.each(Event{Name: p.name, Data: p.data[:len(p.data)-1], ID: p.id})
 	}
 	p.name, p.data, p.isCut = "", p.data[:0], false
 }
+
+// LastID is the id that a client names to resume the stream after the events that
+// have ended by now, with data or without; "" if the stream has given none.
+func (p *Parser) LastID() string { return p.last }
 
 // AtBoundary reports whether no event has begun that is not handed over yet.
 func (p *Parser) AtBoundary() bool { return len(p.line) == 0 && len(p.data) == 0 && p.name == "" }
