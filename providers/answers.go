@@ -136,6 +136,23 @@ func (rd *Reading) NarrowsEncoding() bool {
 	return rd.Operation != nil && slices.ContainsFunc(rd.Operation.errors, byContent) || slices.ContainsFunc(rd.errors, byContent)
 }
 
+// Overhears reports whether something may be learnt from an answer that is none of
+// the journal's business.
+func (rd *Reading) Overhears() bool {
+	_, ok := rd.Content.(Watchable)
+	return ok && rd.Passes()
+}
+
+// Overhear returns what learns from such an answer, nil where nothing does. All
+// other watchers judge, and may hold what they see: a read that is passed on has
+// none.
+func (rd *Reading) Overhear(h Head) Watcher {
+	if w, ok := rd.Content.(Watchable); ok && rd.Passes() {
+		return w.Watch(h)
+	}
+	return nil
+}
+
 // Watch returns what judges an answer to the request by its body, nil where its
 // status says all.
 func (rd *Reading) Watch(q Query, h Head, isResend bool) Watcher {

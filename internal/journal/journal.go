@@ -210,7 +210,7 @@ func (j *Journal) Read(r *classify.Request) (Question, *providers.Refusal) {
 func (j *Journal) Pass(ctx context.Context, r *classify.Request, rd *providers.Reading) *classify.Response {
 	u := j.upstreams[r.Upstream]
 	out := *r
-	out.Header = narrowed(rd, u.withAuth(r.Header))
+	out.Header = narrowed(rd.Overhears(), u.withAuth(r.Header))
 	resp := j.send(ctx, u, &out)
 	resp.Header = classify.EndToEnd(resp.Header)
 	if resp.Evidence == classify.Answered {

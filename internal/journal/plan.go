@@ -80,7 +80,7 @@ func (w *work) prepare() *Refusal {
 		return &Refusal{Problem: InvalidRequest, Detail: "The key cannot be put where the provider looks for it, so nothing was sent: " + err.Error() + "."}
 	}
 	w.out = out
-	w.out.Header = narrowed(w.rd, u.withAuth(out.Header))
+	w.out.Header = narrowed(w.rd.NarrowsEncoding(), u.withAuth(out.Header))
 	if w.kept, _, err = u.Secrets.RedactBody(&w.out, j.mac); err != nil {
 		return &Refusal{Problem: InvalidRequest, Detail: "Nothing was sent: " + err.Error() + "."}
 	}
@@ -143,8 +143,8 @@ func (w *work) stamp() (out classify.Request, sentKey string, err error) {
 }
 
 // narrowed asks for an answer without content coding where it has to be read.
-func narrowed(rd *providers.Reading, h classify.Header) classify.Header {
-	if rd == nil || !rd.NarrowsEncoding() || !h.Has("Accept-Encoding") {
+func narrowed(isRead bool, h classify.Header) classify.Header {
+	if !isRead || !h.Has("Accept-Encoding") {
 		return h
 	}
 	return slices.Clone(h).Set("Accept-Encoding", "identity")

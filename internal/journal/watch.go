@@ -60,10 +60,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 // overheard is the body of an answer that is passed on, from which something is
 // learnt on the way: what tools there are.
 func (j *Journal) overheard(upstream string, rd *providers.Reading, resp *classify.Response) io.ReadCloser {
-	if rd == nil {
-		return resp.Body
-	}
-	watcher := rd.Watch(providers.Query{}, providers.Head{Status: resp.Status, Header: resp.Header, Length: resp.Length}, false)
+	watcher := rd.Overhear(providers.Head{Status: resp.Status, Header: resp.Header, Length: resp.Length})
 	if watcher == nil {
 		return resp.Body
 	}
