@@ -433,6 +433,44 @@ func TestC33StreamsInPieces(t *testing.T) {
 	}
 }
 
+// What follows the response is kept back until the receipt is durable, in bounds: a
+// server that goes on and on is given up, and the response is not passed on.
+func TestMCPEndlessAfterTheResponse(t *testing.T) {
+	gaveUp := make(chan struct{})
+	p := provide(t, func(w net.Conn, _ *heard) {
+		_, _ = io.WriteString(w, eventHead)
+		chunk(w, "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"content\":[]}}\n\n")
+		more := strings.Repeat(": more\n\n", 8<<10)
+		for {
+			if _, err := fmt.Fprintf(w, "%x\r\n%s\r\n", len(more), more); err != nil {
+				break
+			}
+		}
+		close(gaveUp)
+	})
+	st := start(t, setup{provider: p, upstream: asMCP(t, providers.Settings{}, "")})
+	if g := st.callTool("R1", "1", "1", "a", `{}`); !g.broken || strings.Contains(g.body, "result") {
+		t.Errorf("broken %t: %.200s", g.broken, g.body)
+	}
+	<-gaveUp
+}
+
+// A read that is passed on is judged by nobody, so that nothing holds it: a
+// client sees each event as it comes.
+func TestMCPReadStreamsPass(t *testing.T) {
+	p := provide(t, func(w net.Conn, _ *heard) {
+		_, _ = io.WriteString(w, eventHead)
+		chunk(w, "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"content\":[]}}\n\n")
+		chunk(w, ": more\n\n")
+		_, _ = io.WriteString(w, "0\r\n\r\n")
+	})
+	st := start(t, setup{provider: p, upstream: asMCP(t, providers.Settings{}, `{name: look, class: read, when: {tool: [look]}}`)})
+	g := st.callTool("R1", "1", "1", "look", `{}`)
+	if g.outcome() != "passthrough" || g.broken || !strings.HasSuffix(g.body, ": more\n\n") {
+		t.Errorf("%s broken %t: %s", g.outcome(), g.broken, g.body)
+	}
+}
+
 // A stream that ends without the response is no receipt; one that asks for input
 // is not the end of the call.
 func TestMCPAnswersThatAreNoReceipt(t *testing.T) {

@@ -108,6 +108,13 @@ func (w *work) judge(r *keystore.Record, a *answer) classify.Outcome {
 	return outcome
 }
 
+// heldBackMax bounds what is kept back of an answer until its receipt is durable.
+// It is more than any event that a dialect reads, so that only what follows the
+// event with the result can reach it.
+const heldBackMax = 16 << 20
+
+var errEndless = errors.New("more came after the result than can be kept back")
+
 // take reads the body to its clean end, keeping it and passing it on.
 func (w *work) take(ctx context.Context, r *keystore.Record, resp *classify.Response, a *answer, k *keeper, watcher providers.Watcher) error {
 	holds := watcher != nil && watcher.Holds()
@@ -121,14 +128,22 @@ func (w *work) take(ctx context.Context, r *keystore.Record, resp *classify.Resp
 	case resp.Length >= 0 && resp.Length <= WholeMax:
 		return k.whole(resp.Body, resp.Length)
 	}
-	piece := make([]byte, pieceBytes)
+	return w.takePieces(ctx, resp.Body, a, k, watcher)
+}
+
+// takePieces takes a body of any length.
+func (w *work) takePieces(ctx context.Context, body io.Reader, a *answer, k *keeper, watcher providers.Watcher) error {
+	piece, back := make([]byte, pieceBytes), 0
 	for {
-		n, err := resp.Body.Read(piece)
+		n, err := body.Read(piece)
 		if n > 0 {
 			k.add(ctx, piece[:n])
 			passed := piece[:n]
 			if gated, ok := watcher.(providers.Gated); ok {
 				passed = gated.Take()
+			}
+			if back += n - len(passed); back > heldBackMax {
+				return errEndless
 			}
 			if a.streamed && !a.gone {
 				a.gone = w.stream.Write(passed) != nil
