@@ -51,8 +51,8 @@ func (j *Journal) round(ctx context.Context) error {
 	defer busy.Wait()
 	slots := make(chan struct{}, scanWorkers)
 	return j.eachInDoubt(ctx, func(r *keystore.Record) {
-		if j.restsAfterFailure(r) {
-			return
+		if u := j.upstreams[r.Intent.Upstream]; u == nil || u.Auth.Name == "" || j.restsAfterFailure(r) {
+			return // before its body is read for nothing
 		}
 		w := j.workFor(ctx, r)
 		if !w.eager(r) || !j.gate.enter() {
@@ -93,9 +93,10 @@ func resendsInARow(r *keystore.Record) int {
 	return n
 }
 
-// eager reports whether the call can be recovered without its agent.
+// eager reports whether the call, whose upstream has a credential of its own, can
+// be recovered without its agent.
 func (w *work) eager(r *keystore.Record) bool {
-	return w.upstream.Auth.Name != "" && len(w.ask.Means) > 0 && !w.upstream.Secrets.HasSecrets(r.Intent.Target) && !w.upstream.Secrets.HoldsSecret(&w.out)
+	return len(w.ask.Means) > 0 && !w.upstream.Secrets.HasSecrets(r.Intent.Target) && !w.upstream.Secrets.HoldsSecret(&w.out)
 }
 
 func (j *Journal) eachInDoubt(ctx context.Context, do func(*keystore.Record)) error {
