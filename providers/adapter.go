@@ -83,6 +83,21 @@ func Join(first, second *Adapter) *Adapter {
 	return &made
 }
 
+// Canary is the first of the adapter's LookupCanary that lies below the upstream's
+// URL, relative to it; empty if none does.
+func (a *Adapter) Canary() string {
+	for part := a; part != nil; part = part.next {
+		target, isGet := strings.CutPrefix(part.LookupCanary, "GET ")
+		if !isGet {
+			continue
+		}
+		if target, err := withoutBase(target, part.base); err == nil {
+			return "GET " + target
+		}
+	}
+	return ""
+}
+
 // Each calls f with every part of a joined adapter.
 func (a *Adapter) Each(f func(*Adapter)) {
 	for part := a; part != nil; part = part.next {

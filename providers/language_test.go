@@ -306,6 +306,19 @@ func TestBasePath(t *testing.T) {
 	}
 }
 
+// A canary is asked below the upstream's URL only.
+func TestCanaryBelowTheURL(t *testing.T) {
+	for _, tt := range []struct{ base, want string }{{"", "GET /v1/me?x=1"}, {"/v1", "GET /me?x=1"}, {"/v", ""}, {"/v2", ""}} {
+		a := mustParse(t, "name: x\nlookup_canary: GET /v1/me?x=1\noperations: []\n").For(nil, Settings{BasePath: tt.base})
+		if got := a.Canary(); got != tt.want {
+			t.Errorf("below %q: %q, want %q", tt.base, got, tt.want)
+		}
+	}
+	if got := (*Adapter)(nil).Canary(); got != "" {
+		t.Errorf("of no adapter: %q", got)
+	}
+}
+
 func TestWhatAnswersMean(t *testing.T) {
 	a := mustParse(t, `
 name: x

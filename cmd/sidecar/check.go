@@ -31,7 +31,12 @@ recovered. The URL is the provider's, or /upstream/path; no upstream need be
 configured for it.`,
 		Example: `  sidecar check --explain 'POST https://api.stripe.com/v1/refunds' -d 'charge=ch_1&amount=500'
   sidecar check --explain 'POST /tickets/v1/tickets' -H 'Content-Type: application/json' -d @ticket.json`,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, name := range []string{"data", "header", "json"} {
+				if cmd.Flags().Changed(name) && e.request == "" {
+					return usagef("--%s belongs to a request: name it with --explain, as in --explain 'POST https://api.stripe.com/v1/charges'", name)
+				}
+			}
 			if e.request != "" {
 				return explain(env, e)
 			}

@@ -47,6 +47,15 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// What describes a request wants one.
+func TestExplainFlagsWithoutARequest(t *testing.T) {
+	for _, args := range [][]string{{"-d", "{}"}, {"-H", "A: b"}, {"--json"}, {"--explain", "", "--json"}} {
+		if _, errs, code := sidecarOutput(t, nil, append([]string{"check"}, args...)...); code != 2 || !strings.Contains(errs, "--explain") {
+			t.Errorf("%q: code %d, %s", args, code, errs)
+		}
+	}
+}
+
 // A mistake in an adapter's file stops the start, with its place.
 func TestMistakesInAnAdaptersFile(t *testing.T) {
 	dir := t.TempDir()

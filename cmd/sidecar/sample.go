@@ -2,7 +2,6 @@ package main
 
 import (
 	"net/url"
-	"os"
 	"strings"
 
 	"counterfoil/classify"
@@ -28,7 +27,7 @@ func newSample(cfg *config.Config, readFile func(string) ([]byte, error), what, 
 		return nil, usagef(`--explain wants a method and a URL, as in --explain "POST https://api.stripe.com/v1/charges"`)
 	}
 	s := &sample{request: classify.Request{Method: method}}
-	if err := s.findUpstream(cfg, strings.TrimSpace(target)); err != nil {
+	if err := s.findUpstream(cfg, readFile, strings.TrimSpace(target)); err != nil {
 		return nil, err
 	}
 	s.request.Upstream = s.upstream.Name
@@ -64,7 +63,7 @@ func (s *sample) takeBody(body string, readFile func(string) ([]byte, error)) er
 	return nil
 }
 
-func (s *sample) findUpstream(cfg *config.Config, target string) error {
+func (s *sample) findUpstream(cfg *config.Config, readFile func(string) ([]byte, error), target string) error {
 	if rest, ok := strings.CutPrefix(target, "/"); ok {
 		name, _, _ := strings.Cut(rest, "/")
 		for _, u := range cfg.Upstreams {
@@ -87,7 +86,7 @@ func (s *sample) findUpstream(cfg *config.Config, target string) error {
 		}
 	}
 	origin := at.Scheme + "://" + at.Host
-	made, err := config.Load(map[string]string{"COUNTERFOIL_UPSTREAMS": "sample=" + origin}, os.ReadFile)
+	made, err := config.Load(map[string]string{"COUNTERFOIL_UPSTREAMS": "sample=" + origin}, readFile)
 	if err != nil {
 		return usageError{err}
 	}

@@ -283,21 +283,9 @@ func canaryOf(u *config.Upstream, a *providers.Adapter) string {
 	case config.NoCanary:
 		return ""
 	case "":
-	default:
-		return string(u.LookupCanary)
+		return a.Canary()
 	}
-	canary := ""
-	a.Each(func(part *providers.Adapter) {
-		if canary == "" && part.LookupCanary != "" {
-			if at, err := url.Parse(u.URL); err == nil {
-				target, ok := strings.CutPrefix(strings.TrimPrefix(part.LookupCanary, "GET "), strings.TrimSuffix(at.EscapedPath(), "/"))
-				if ok {
-					canary = "GET " + target
-				}
-			}
-		}
-	})
-	return canary
+	return string(u.LookupCanary)
 }
 
 func (s *sidecar) proxyFunc() func(*url.URL) (*url.URL, error) {
